@@ -187,7 +187,7 @@ def main() -> None:
     bare_schema = json.dumps(bare)
     bare_type = parse_schema(bare_schema)
     with Report("avro", write=not options.dry) as report:
-        report.line(f"the quickest of {options.rounds} runs in turn, as the machine is shared; rows a second on one core")
+        report.line(f"the fastest of {options.rounds} alternating runs (other programs use the machine); rows/s on one core")
         measure_split(report, many, options.rounds)
         rows = [message for envelope in map(decode_envelope, one) if isinstance(message := envelope.message, bytes)]
         measure_rows(report, "rows: 10 columns with beforeData and headers", SCHEMA, rows, options.rounds)

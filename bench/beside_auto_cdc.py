@@ -1,17 +1,20 @@
 """AUTO CDC of Spark's declarative pipelines beside Headstream, the same changes in one run: results/beside_auto_cdc.txt.
 
 cases    changes that pipelines often get wrong (change_cases.py): which tables are the source's in the end
+history  the same changes, all versions of the rows (type 2): which tables have the source's versions; AUTO CDC needs PySpark 4.3
 speed    inserts of new keys into an empty table, then 80 % updates, 10 % inserts, 10 % deletes with keys anywhere; beside both
          a hand-written job of from_avro, row_number, MERGE. All three read the same log by the same source, in micro-batches of
          200,000 messages, each in a process of its own, local[2], warmed up by small runs. Seconds are those of a whole run, its
          start included; processor time is that of all processes.
 
-This is AUTO CDC of Apache Spark (pyspark.pipelines, type 1), not that of Databricks. It writes to tables with Spark's row-level
+This is AUTO CDC of Apache Spark (pyspark.pipelines), not that of Databricks. It writes to tables with Spark's row-level
 operations. Delta Lake's have none, and the first line of the results shows what Spark says; Iceberg's have them, so it writes to
 those, by a small catalog (IcebergTables.java), since Iceberg is not released for Spark 4.2. Needs javac, and Iceberg's jar:
 
     mvn dependency:get -Dtransitive=false -Dartifact=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0
-    python -m bench.beside_auto_cdc [--quick] [--parts cases,speed] [--iceberg JAR]
+    python -m bench.beside_auto_cdc [--quick] [--parts cases,history,speed] [--iceberg JAR] [--python PYTHON]
+
+`--python` is a Python that has Headstream and another version of PySpark, for the processes of AUTO CDC.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ from pyspark.pipelines.graph_element_registry import graph_element_registration_
 from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
 
-from bench.change_cases import CASES, RUNS, find_difference, plain_rows, plain_schema, run_cases
+from bench.change_cases import CASES, RUNS, find_difference, find_wrong_versions, plain_rows, plain_schema, run_cases
 from bench.cluster_meter import find_processes
 from bench.machine import Report
 from bench.replicate_apply import BATCH_MESSAGES, decoded, merge_by_hand, run_ours, run_theirs
@@ -107,8 +110,9 @@ def run_flows(spark: SparkSession, define: Callable[[], None], storage: Path, ca
         pass
 
 
-def define_case(spark: SparkSession, feed: Path, name: str, schema: str, table_format: str) -> None:
+def define_case(spark: SparkSession, feed: Path, name: str, schema: str, table_format: str, scd_type: int) -> None:
     """Define a table with its flow of changes."""
+    history: dict[str, Any] = {"stored_as_scd_type": 2} if scd_type == 2 else {}
 
     @pipelines.temporary_view(name=f"{name}_changes")
     def changes() -> Any:
@@ -116,11 +120,11 @@ def define_case(spark: SparkSession, feed: Path, name: str, schema: str, table_f
 
     pipelines.create_streaming_table(name, format=table_format)
     pipelines.create_auto_cdc_flow(
-        name, f"{name}_changes", ["id"], "seq", apply_as_deletes="deleted", except_column_list=["seq", "deleted"]
+        name, f"{name}_changes", ["id"], "seq", apply_as_deletes="deleted", except_column_list=["seq", "deleted"], **history
     )
 
 
-def run_their_cases(spark: SparkSession, work: Path) -> list[str]:
+def run_their_cases(spark: SparkSession, work: Path, scd_type: int) -> list[str]:
     """Run all cases by AUTO CDC, and return what became of each."""
     failures: dict[int, str] = {}
     for run in range(RUNS):
@@ -130,21 +134,24 @@ def run_their_cases(spark: SparkSession, work: Path) -> list[str]:
             feed.mkdir(parents=True, exist_ok=True)
             rows = plain_rows(CASES[number].runs[run])
             pq.write_table(pa.Table.from_pylist(rows, schema=plain_schema(CASES[number].columns(run))), feed / f"{run}.parquet")
-        if run_cases_once(spark, work, due, run) is not None:  # which ones: those that ended well have nothing more to do
+        if (
+            run_cases_once(spark, work, due, run, scd_type) is not None
+        ):  # which ones: those that ended well have nothing more to do
             for number in due:
-                failure = run_cases_once(spark, work, [number], run)
+                failure = run_cases_once(spark, work, [number], run, scd_type)
                 if failure is not None:
                     named = re.search(r"\[([A-Z_.]+)\]", failure)
                     failures.setdefault(number, f"the flow fails: {named[1] if named else failure}")
     found = []
     for number, case in enumerate(CASES):
-        stored = spark.table(f"tables.default.case{number}").drop("__spark_autocdc_metadata").collect()
-        found.append(failures.get(number) or find_difference(case, (row.asDict() for row in stored)))
+        stored = [row.asDict() for row in spark.table(f"tables.default.case{number}").drop("__spark_autocdc_metadata").collect()]
+        wrong = find_difference(case, stored) if scd_type == 1 else find_wrong_versions(case, stored, "__START_AT", "__END_AT")
+        found.append(failures.get(number) or wrong)
     return found
 
 
 def run_cases_once(
-    spark: SparkSession, work: Path, numbers: Sequence[int], run: int, table_format: str = "iceberg"
+    spark: SparkSession, work: Path, numbers: Sequence[int], run: int, scd_type: int, table_format: str = "iceberg"
 ) -> str | None:
     """Run a pipeline of the flows of some cases, and return how it failed."""
 
@@ -152,7 +159,7 @@ def run_cases_once(
         for number in numbers:
             schema = plain_schema(CASES[number].columns(run))
             told = ", ".join(f"{field.name} {_SPARK_TYPES[str(field.type)]}" for field in schema)
-            define_case(spark, work / f"feed/case{number}", f"case{number}", told, table_format)
+            define_case(spark, work / f"feed/case{number}", f"case{number}", told, table_format, scd_type)
 
     try:
         run_flows(spark, define, work / "storage", "tables" if table_format == "iceberg" else None)
@@ -225,15 +232,17 @@ def run_job(way: str, work: Path, rows: int, changes: int, iceberg: str) -> dict
     return found
 
 
-def bench_speed(report: Report, directory: Path, iceberg: Path, rows: int, changes: int) -> None:
+def bench_speed(report: Report, directory: Path, iceberg: Path, python: str, rows: int, changes: int) -> None:
     """Run each way in a process of its own."""
     tables = []
-    home = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "PYSPARK_PYTHON": sys.executable}
     report.line(f"{'':34} {'a run':>8} {'changes/s':>12} {'processor time a change':>26}")
     for way in _WAYS:
         work = directory / way.replace(" ", "-")
         work.mkdir()
-        command = [sys.executable, "-m", "bench.beside_auto_cdc", "--job", way, str(work), str(rows), str(changes), str(iceberg)]
+        own = python if way == "auto cdc" else sys.executable
+        find = [own, "-c", "import pyspark; print(pyspark.__path__[0])"]
+        home = {"SPARK_HOME": subprocess.check_output(find, text=True).strip(), "PYSPARK_PYTHON": own}
+        command = [own, "-m", "bench.beside_auto_cdc", "--job", way, str(work), str(rows), str(changes), str(iceberg)]
         with tempfile.TemporaryFile("w+") as errors:
             ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, env={**os.environ, **home}, check=False)
             errors.seek(0)
@@ -249,20 +258,21 @@ def bench_speed(report: Report, directory: Path, iceberg: Path, rows: int, chang
     report.line("all three came to the same table")
 
 
-def bench_cases(report: Report, directory: Path, iceberg: Path) -> None:
+def bench_cases(report: Report, directory: Path, iceberg: Path, python: str, scd_type: int) -> None:
     """Run the cases by both."""
     spark = session(master="local[2]", config={"spark.log.level": "ERROR"})
-    ours = run_cases(spark, directory / "ours")
+    ours = run_cases(spark, directory / "ours", history=scd_type == 2)
     stop(spark)
-    theirs = json.loads(_run_in_process("--cases", directory, iceberg))
+    theirs = json.loads(_run_in_process(python, directory, iceberg, scd_type))
     width = max(len(case.title) for case in CASES)
     report.line(f"{'':{width}}  {'Headstream':10}  AUTO CDC")
     for case, our, their in zip(CASES, ours, theirs, strict=True):
         report.line(f"{case.title:{width}}  {our:10}  {their}")
 
 
-def _run_in_process(what: str, directory: Path, iceberg: Path | None) -> str:
-    command = [sys.executable, "-m", "bench.beside_auto_cdc", what, str(directory), "" if iceberg is None else str(iceberg)]
+def _run_in_process(python: str, directory: Path, iceberg: Path | None, scd_type: int = 1) -> str:
+    jars = "" if iceberg is None else str(iceberg)
+    command = [python, "-m", "bench.beside_auto_cdc", "--cases", str(directory), jars, str(scd_type)]
     ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     return ran.stdout.decode().splitlines()[-1]
 
@@ -275,22 +285,23 @@ def main() -> None:
         print(json.dumps(run_job(way, Path(work), int(rows), int(changes), iceberg)))
         return
     if "--cases" in sys.argv:
-        place, path = Path(sys.argv[2]), sys.argv[3]
+        place, path, scd_type = Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
         spark = start_connect(place, Path(path) if path else None)
         if not path:
             (place / "feed/case0").mkdir(parents=True)
-        print(json.dumps(run_their_cases(spark, place) if path else run_cases_once(spark, place, [0], 0, "delta")))
+        print(json.dumps(run_their_cases(spark, place, scd_type) if path else run_cases_once(spark, place, [0], 0, 1, "delta")))
         spark.stop()
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the changes, nothing written")
-    parser.add_argument("--parts", default="cases,speed", help="which; nothing is written unless it is all of them")
+    parser.add_argument("--parts", default="cases,history,speed", help="which; nothing is written unless it is all of them")
     parser.add_argument("--iceberg", type=Path, default=Path.home() / ".m2/repository" / _ICEBERG, help="Iceberg's jar")
+    parser.add_argument("--python", default=sys.executable, help="for AUTO CDC's processes")
     given = parser.parse_args()
     parts, scale = given.parts.split(","), 10 if given.quick else 1
     with (
         tempfile.TemporaryDirectory(prefix="headstream-bench-") as name,
-        Report("beside_auto_cdc", write=not given.quick and len(parts) == 2) as report,
+        Report("beside_auto_cdc", write=not given.quick and len(parts) == 3) as report,
     ):
         directory = Path(name)
         jars = Path(pyspark.__file__).parent / "jars"
@@ -301,13 +312,16 @@ def main() -> None:
         )
         tables = Path(f"{given.iceberg}{os.pathsep}{classes}")
         if "cases" in parts:
-            refusal = json.loads(_run_in_process("--cases", directory / "delta", None))
+            refusal = json.loads(_run_in_process(given.python, directory / "delta", None))
             report.line(f"AUTO CDC into Delta: {refusal}")
             report.line(f"AUTO CDC below: into {given.iceberg.stem}\n")
-            bench_cases(report, directory / "cases", tables)
+            bench_cases(report, directory / "cases", tables, given.python, 1)
+        if "history" in parts:
+            report.line(f"\nall versions of each row (type 2), AUTO CDC into {given.iceberg.stem}\n")
+            bench_cases(report, directory / "history", tables, given.python, 2)
         if "speed" in parts:
             report.line("")
-            bench_speed(report, directory, tables, 200_000 // scale, 100_000 // scale)
+            bench_speed(report, directory, tables, given.python, 200_000 // scale, 100_000 // scale)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Changes of small tables that other systems get too, with the rows that the source has afterwards: see beside_auto_cdc.py.
+"""Changes of small tables that other systems get too, with the rows that the source has afterwards, and all versions of each row:
+see beside_auto_cdc.py.
 
 Headstream gets Replicate's messages, or Debezium's: there a column that is not sent has the placeholder, as a large column of
 PostgreSQL; columns that a case omits are texts. The others get rows, prepared as well as their caller can: a change of key is a
@@ -31,6 +32,7 @@ from headstream.replicate.codec import (
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
+from headstream.replicate.settings.table_settings import TableRules, TableSettings
 
 _KEY: Final = ColumnMetadata("id", 1, "INT4", primary_key_position=1)
 _NAME: Final = ColumnMetadata("name", 2, "WSTRING", 20)
@@ -41,6 +43,7 @@ _CONNECT: Final = {"INT4": "int32", "INT8": "int64"}
 _PLACEHOLDER: Final = "__debezium_unavailable_value"
 _ARROW: Final = {"INT4": pa.int32(), "INT8": pa.int64(), "WSTRING": pa.string()}
 Row = dict[str, Any]
+Version = tuple[Row, int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,20 @@ class Case:
     def columns(self, run: int) -> tuple[ColumnMetadata, ...]:
         """Return the newest columns up to a run."""
         return [event.columns for events in self.runs[: run + 1] for event in events][-1]
+
+    @property
+    def versions(self) -> list[Version]:
+        """All versions that rows had in the source, sorted: the row, and from which change to which (None: it is current)."""
+        events = {event.at: event for events in self.runs for event in events}
+        found: list[Version] = []
+        for at, event in sorted(events.items()):
+            key = event.row["id"] if event.old_key is None else event.old_key
+            ended = [place for place, (row, _, end) in enumerate(found) if row["id"] == key and end is None]
+            old: Row = found[ended[0]][0] if ended else {}
+            found = [(row, begin, at if place in ended else end) for place, (row, begin, end) in enumerate(found)]
+            if event.verb != "DELETE":
+                found.append((old | dict(event.row), at, None))
+        return sorted(found, key=str)
 
 
 def _row(key: int, name: str, price: int | None) -> Row:
@@ -144,16 +161,37 @@ def plain_schema(columns: tuple[ColumnMetadata, ...]) -> pa.Schema:
 
 def find_difference(case: Case, found: Iterable[Row]) -> str:
     """Return `right`, or what is in the table instead of the source's rows."""
-    rows = [{name: row.get(name) for name in ("id", "name", "price", "place") if name in row} for row in found]
-    rows = [row | {"price": int(row["price"])} if isinstance(row["price"], str) else row for row in rows]
-    rows.sort(key=lambda row: (row["id"], str(row)))
+    rows = sorted(map(_plain, found), key=lambda row: (row["id"], str(row)))
     if rows == list(case.rows):
         return "right"
     return "wrong: " + (", ".join("(" + ", ".join(map(str, row.values())) + ")" for row in rows) or "no row")
 
 
-def run_cases(spark: SparkSession, work: Path, *, debezium: bool = False) -> list[str]:
-    """Run all cases in a pipeline of Headstream, and return what became of each."""
+def find_wrong_versions(case: Case, found: Iterable[Row], begin: str, end: str) -> str:
+    """Return `right`, or the versions that are in the table instead of the source's; `begin` and `end` are columns.
+
+    A column that was added later is null in older versions. A version without duration is left out: a deletion before its row.
+    """
+    wanted = [
+        ({name: value for name, value in row.items() if value is not None}, since, until) for row, since, until in case.versions
+    ]
+    stored = [(_plain(row), int(row[begin]), None if row[end] is None else int(row[end])) for row in found]
+    present = [({name: value for name, value in row.items() if value is not None}, *places) for row, *places in stored]
+    present = sorted((version for version in present if version[1] != version[2]), key=str)
+    if present == sorted(wanted, key=str):
+        return "right"
+    told = (f"({', '.join(map(str, row.values()))}) {since}-{'' if until is None else until}" for row, since, until in present)
+    return "wrong: " + (", ".join(told) or "no version")
+
+
+def _plain(row: Row) -> Row:
+    """Return the columns of a case, from a row of a table."""
+    plain = {name: row.get(name) for name in ("id", "name", "price", "place") if name in row}
+    return plain | {"price": int(plain["price"])} if isinstance(plain["price"], str) else plain
+
+
+def run_cases(spark: SparkSession, work: Path, *, debezium: bool = False, history: bool = False) -> list[str]:
+    """Run all cases in a pipeline of Headstream, and return what became of each; `history` keeps all versions (type 2)."""
     url = (work / "log").as_uri()
     with connect(url) as log:
         log.create_topic("cdc/data", limits="wide")
@@ -165,6 +203,7 @@ def run_cases(spark: SparkSession, work: Path, *, debezium: bool = False) -> lis
         debezium=DebeziumSettings() if debezium else None,
         tables=work / "tables",
         checkpoint=work / "checkpoint",
+        rules=TableRules(defaults=TableSettings(scd_type=2 if history else 1)),
         once=True,
     )
     known: dict[str, TableMetadata] = {}
@@ -182,11 +221,11 @@ def run_cases(spark: SparkSession, work: Path, *, debezium: bool = False) -> lis
                         metadata.send(metadata_message(version))
                     data.send(data_message(version, _change(event)))
         summary = ReplicatePipeline(spark, config).run()
-        assert (summary.dead, summary.parked, summary.failing) == (0, 0, {}), summary
-    return [
-        find_difference(case, DeltaTable(str(work / f"tables/shop/case{number}")).to_pyarrow_table().to_pylist())
-        for number, case in enumerate(CASES)
-    ]
+        assert (summary.dead, summary.parked, summary.failing) == (0, 0, {}) or history, summary
+    tables = [DeltaTable(str(work / f"tables/shop/case{number}")).to_pyarrow_table().to_pylist() for number in range(len(CASES))]
+    if history:
+        return [find_wrong_versions(*of_case, "_hs_valid_from", "_hs_valid_to") for of_case in zip(CASES, tables, strict=True)]
+    return [find_difference(*of_case) for of_case in zip(CASES, tables, strict=True)]
 
 
 def _debezium_messages(number: int, case: Case, event: Event) -> Iterator[tuple[bytes, bytes, dict[str, bytes]]]:

@@ -104,7 +104,7 @@ def main() -> None:
         spread = f"{times[0]:.0f} to {times[-1]:.0f}"
         report.line(f"first view: {statistics.median(times):.0f} ms (median of {len(times)}, {spread}), empty cache")
         size, requests = max(view[1] for view in views), max(view[2] for view in views)
-        report.line(f"loaded: {size / 1000:.1f} kB in {requests} requests, answers included")
+        report.line(f"loaded: {size / 1000:.1f} kB in {requests} requests, including responses")
         for act, words in frames.items():
             report.line(f"1,000,000 messages, {act}: {words}")
 

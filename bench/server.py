@@ -238,9 +238,9 @@ def main() -> None:
         except OSError as error:
             report.line(f"without iggy-py {IGGY_VERSION}, which cannot be installed here: {str(error)[-300:]}")
             loads = [load for load in loads if not load.is_iggy]
-        report.line(f"{ROUNDS} rounds of {SECONDS:g} s, in all orders; medians. A message is one of those in a request.")
+        report.line(f"{ROUNDS} rounds of {SECONDS:g} s, in every order; medians. messages/s counts messages, not requests.")
         if any(load.is_iggy for load in loads):
-            report.line(f"iggy-py is {IGGY_VERSION}: its load is the client's own work for a part.")
+            report.line(f"With iggy-py {IGGY_VERSION}, a part of the time is the work of the client library.")
         report.line(
             f"{'':43} {'messages/s':>12} {'us':>8} {'p99 us':>8} {'cpu us/rq':>9} {'load':>6}"
             f" | {'plain C/s':>12} {'us':>8} {'p99 us':>8} {'cpu us/rq':>9} | {'ratio':>5}"

@@ -35,7 +35,7 @@ def main(seconds: float = SECONDS, partitions: float = PARTITIONS) -> None:
     with Report("server_hostile", write=seconds >= SECONDS) as report, tempfile.TemporaryDirectory() as directory:
         found = soak(Path(directory), max(min(seconds / 5, QUIET_SECONDS), 3.0), seconds, int(partitions))
         report.line(f"{seconds:g} s beside all hostile clients, {partitions:g} partitions, memory budget {BUDGET}")
-        report.line("hostile clients have a lower priority (nice +10): they stand for other machines, not for work of this one")
+        report.line("hostile clients run with a lower priority (nice +10): real ones would run on other machines")
         report.line(
             f"{'ms':8} {'send p50':>9} {'p99':>9} {'p99.9':>9} {'arrival p50':>12} {'p99':>9} {'echo p99':>9} {'memory MB':>10}"
         )

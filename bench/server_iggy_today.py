@@ -103,7 +103,7 @@ def main() -> None:
     asked = tuple(options.loads)
     with Report("server_iggy_today", write=not asked) as report, tempfile.TemporaryDirectory() as place:
         program = compile_load(Path(place))
-        report.line(f"{ROUNDS} rounds of {SECONDS:g} s, alternating; medians. A message is one of those in a request.")
+        report.line(f"{ROUNDS} rounds of {SECONDS:g} s, alternating; medians. messages/s counts messages, not requests.")
         head = f"{'messages/s':>12} {'us':>8} {'cpu us/rq':>9}"
         report.line(
             f"{'':32} {'older frames: ' + head[14:]} | {'0.11: ' + head[6:]} |  ratio"

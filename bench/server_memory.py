@@ -83,7 +83,7 @@ def main(gigabytes: int = GIGABYTES) -> None:
         ServerProcess(Path(directory) / "log") as server,
     ):
         report.line(f"resident memory, MB; {CONNECTIONS} connections, {MESSAGES} x 1000 B a request")
-        report.line(f"idle, nobody connected                {server.resident_bytes / 1e6:6.0f}")
+        report.line(f"idle, no client connected             {server.resident_bytes / 1e6:6.0f}")
         peers = [TcpPeer(server.tcp) for _ in range(CONNECTIONS)]
         for peer in peers:
             peer.login()

@@ -128,7 +128,7 @@ def main() -> None:
     spark = session("bench", master="local[2]")
     try:
         with Report("spark_kafka") as report, filled_broker(spark, messages, arguments.payload_bytes) as broker:
-            report.line(f"{messages} messages of {arguments.payload_bytes} B in 2 partitions, local[2], the broker beside it")
+            report.line(f"{messages} messages of {arguments.payload_bytes} B in 2 partitions, local[2] and broker on one machine")
             rows = generate(spark, messages, arguments.payload_bytes)
             broker.create_topic(BARE_TOPIC, 2)
             kafka_writer(rows, broker, BARE_TOPIC)()

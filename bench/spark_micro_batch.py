@@ -102,7 +102,7 @@ def main() -> None:
                 for name, writer in queries.items():
                     taken[name] += run(writer, Path(work) / name.replace(" ", ""), given.batches)
             stop(spark)
-        report.line(f"a micro-batch of {_ROWS} rows, 2 partitions, local[2], the server beside it; milliseconds, medians")
+        report.line(f"a micro-batch of {_ROWS} rows, 2 partitions, local[2] and server on one machine; milliseconds, medians")
         for name, batches in taken.items():
             total = statistics.median(each["triggerExecution"] for each in batches)
             best = statistics.quantiles([each["triggerExecution"] for each in batches], n=10)[0]

@@ -122,7 +122,7 @@ def main() -> None:
                 "dropped, headers array": dropped(rows, "payload", "headers"),
             }
             noop = {"noop, payload alone": rows.select("payload").write.format("noop").mode("overwrite").save}
-            report.line(f"{messages} rows of {PAYLOAD_BYTES} B from memory into 2 partitions, local[2], the broker beside it")
+            report.line(f"{messages} rows of {PAYLOAD_BYTES} B from memory into 2 partitions, local[2] and broker on one machine")
             seconds = measure({**ours, **anchor, **floor, **noop}, arguments.rounds, purge)
             plain, full = (seconds[name] for name in ANCHOR)
             for name, each in seconds.items():

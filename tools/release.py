@@ -1,5 +1,6 @@
 """The steps of a release: the version and its changelog, the files to publish, and what is in them.
 
+\b
     cut 0.2.0      the version in version.py, a section of CHANGELOG.md, a commit and a tag; nothing is pushed
     build          dist/: sdist, a wheel built from it, the bill of materials; on Linux with auditwheel's platform tag
     check          each file in dist/: version, contents, and for wheels of this Python that they run

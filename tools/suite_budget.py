@@ -52,6 +52,12 @@ def make_budget(tests: dict[str, float]) -> dict[str, Any]:
     return {"tests": listed, "others": {name: [counts[name], round(seconds[name], 2)] for name in sorted(counts)}}
 
 
+def format_budget(budget: dict[str, Any]) -> str:
+    """Return the budget as JSON with a line per test and per file."""
+    rows = {part: ",\n".join(f"{json.dumps(name)}: {json.dumps(cost)}" for name, cost in budget[part].items()) for part in budget}
+    return "{\n" + ",\n".join(f'"{part}": {{\n{text}\n}}' for part, text in rows.items()) + "\n}\n"
+
+
 def file_of(name: str) -> str:
     """Return the file that a test is in."""
     return name.partition("::")[0]
@@ -106,7 +112,7 @@ def main(arguments: list[str]) -> int:
     if does == "table":
         print(make_table(times))  # noqa: T201
     elif does == "write":
-        BUDGET.write_text(json.dumps(make_budget(tests), indent=0) + "\n", encoding="utf-8")
+        BUDGET.write_text(format_budget(make_budget(tests)), encoding="utf-8")
     else:
         lines = compare(json.loads(BUDGET.read_text(encoding="utf-8")), tests)
         print("\n".join(lines) if lines else "All tests are within tests/suite_budget.json.")  # noqa: T201

@@ -1,8 +1,8 @@
-"""connect(): creates the client of a URL, and chooses its transport.
+"""connect(): chooses the transport for a URL, and creates the client.
 
 file:///var/lib/shop               an embedded log in a directory, created at the first write
 memory://                          an embedded log in memory, private to this client
-memory://name                      one shared by all clients of this name in the process, while one is open
+memory://name                      a log in memory, shared by the process's clients of this name while a client is open
 headstream://user:password@host    a server over TCP, port 8090; encrypted with ?tls=true
 quic://user:password@host          a server over QUIC, port 8080, always encrypted
 http://user:password@host:3000     a server over HTTP, https:// encrypted
@@ -44,25 +44,25 @@ _REMOTE_OPTIONS: Final = (
 
 
 def connect(url: str | None = None, *, interceptors: Any = (), **options: Any) -> Client:
-    """Return a client of the log at a URL.
+    """Connect to the log at a URL, and return a client of the log.
 
     Args:
         url: `file:///directory`, `memory://`, `memory://name`, `headstream://user:password@host:8090` (TCP),
             `quic://user:password@host:8080` or `http(s)://user:password@host`; by default the variable HEADSTREAM_URL.
             Credentials can also be in HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD; `:token@` is a personal access token.
-        interceptors: A list of objects that see and change the messages of this client (headstream.interceptors), in the order of
-            sending. The interceptors that the variable HEADSTREAM_INTERCEPTORS names follow.
-        **options: For an embedded log `segment_bytes`, the size at which a partition begins a new file
-            (4 KiB to 2 GiB; default 256 MiB), and for one in a directory `group_access`: the access of the directory's
-            group to the files of a new log, `none` (the default), `read` or `write`. For a server, also in
-            the URL's query: `tls` and `tls_verify` (true or false), `tls_ca_file`, `tls_domain`, `connect_timeout_ms`,
+        interceptors: A list of objects that see and can change this client's messages (headstream.interceptors), in the order in
+            which they process sent messages. The interceptors in the variable HEADSTREAM_INTERCEPTORS follow.
+        **options: For an embedded log: `segment_bytes`, the size at which a partition begins a new file (4 KiB to 2 GiB; default
+            256 MiB). For an embedded log in a directory also `group_access`: the access of the directory's group to the files of
+            a new log, `none` (the default), `read` or `write`. For a server, here or in the URL's query: `tls` and `tls_verify`
+            (true or false), `tls_ca_file`, `tls_domain`, `connect_timeout_ms`,
             `timeout_ms` (of a response), `retry_timeout_ms` (how long to retry a broken connection).
 
     Raises:
         InvalidUrlError: the URL is invalid or unsupported.
         InvalidOptionError: an option is unknown or out of range.
-        NotALogError: the directory contains files other than a log's.
-        LogVersionError: a newer Headstream wrote it.
+        NotALogError: the directory contains files that do not belong to a log.
+        LogVersionError: a newer version of Headstream wrote the log.
         StorageError: the directory cannot be read.
         ServerUnreachableError: the server cannot be reached.
         AuthenticationError: the user is unknown, or the password is wrong.
@@ -78,7 +78,7 @@ def connect(url: str | None = None, *, interceptors: Any = (), **options: Any) -
 
 
 def connect_plain(url: str | None = None, **options: Any) -> Client:
-    """Return a client without interceptors, as for a mirror, which copies stored messages unchanged; see connect().
+    """Return a client without interceptors, for example for a mirror, which copies messages unchanged; see connect().
 
     Args:
         url: As for connect().
@@ -90,13 +90,13 @@ def connect_plain(url: str | None = None, **options: Any) -> Client:
 
 
 def connect_async(url: str | None = None, *, interceptors: Any = (), **options: Any) -> AsyncClient:
-    """Return an asynchronous client of the log at a URL: `async with connect_async(url) as log`.
+    """Return an asynchronous client for the log at a URL, for use as `async with connect_async(url) as log`.
 
-    It connects to a server when it is first used, or entered.
+    The client connects to the server at its first call, or at the beginning of the `async with` block.
 
     Args:
         url: As for connect().
-        interceptors: As for connect(); their functions can also be coroutine functions, which run in the event loop.
+        interceptors: As for connect(). Functions of an interceptor can also be coroutine functions; these run in the event loop.
         **options: As for connect().
     """
     from headstream.client.async_client import AsyncClient  # importing asyncio takes as long as all other imports
@@ -105,9 +105,9 @@ def connect_async(url: str | None = None, *, interceptors: Any = (), **options: 
 
 
 def _find_interceptors(given: Any) -> Chain | None:
-    """Return the chain of the given interceptors and the environment's, None if there are none."""
+    """Return the chain of the given interceptors and the interceptors of the environment; None if there are none."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise InvalidOptionError(f"interceptors is {given!r}", advice="Pass a list of objects")
+        raise InvalidOptionError(f"interceptors must be a list of objects, not {given!r}")
     found = list(given)
     if text := os.environ.get(INTERCEPTORS_VARIABLE):
         from headstream.interceptors.by_name import make_interceptors
@@ -133,7 +133,8 @@ def _make(url: str | None, options: dict[str, Any], chain: Chain | None) -> Clie
     _check_options(options, _EMBEDDED_OPTIONS)
     if parts.query or parts.fragment:
         raise InvalidUrlError(
-            f"{text!r} has a part after the path", advice="Options are arguments of connect(); write ? as %3F and # as %23"
+            f"{text!r} must not have a query or a fragment",
+            advice="Pass options to connect(); write ? as %3F and # as %23",
         )
     return _make_embedded(text, parts, options, chain)
 
@@ -145,7 +146,7 @@ def _parse(url: str | None) -> tuple[str, SplitResult]:
     try:
         parts = split_url(text)
     except ValueError as error:
-        raise InvalidUrlError(f"the text is not a URL: {error}", advice=f"Use {_KINDS}") from None
+        raise InvalidUrlError(f"the string is not a URL: {error}", advice=f"Use {_KINDS}") from None
     if "@" in text and "://" in text and parts.scheme not in ("file", "memory"):
         # Error texts must not contain the password, which can have slashes and other special characters.
         text = f"{parts.scheme}://...{text[text.rindex('@') :]}"
@@ -187,7 +188,7 @@ def _make_kafka(parts: SplitResult, options: dict[str, Any], chain: Chain | None
     except ImportError as error:
         if error.name != "confluent_kafka":
             raise
-        raise MissingExtraError("kafka:// needs confluent-kafka", advice="pip install 'headstream[kafka]'") from None
+        raise MissingExtraError("kafka:// requires confluent-kafka", advice="pip install 'headstream[kafka]'") from None
     return Client(KafkaTransport(address), None, chain)
 
 
@@ -200,7 +201,7 @@ def _make_embedded(text: str, parts: SplitResult, options: dict[str, Any], chain
         return Client(Broker(open_directory(_directory(text, parts), **options)), chain=chain)
     if parts.scheme == "memory":
         if parts.path.strip("/"):
-            raise InvalidUrlError(f"{text!r} has a path, a log in memory has a name", advice="Use memory://name")
+            raise InvalidUrlError(f"{text!r} must not have a path: a log in memory has only a name", advice="Use memory://name")
         _check_options(options, _EMBEDDED_OPTIONS[:1])
         return Client(Broker(open_memory(unquote(parts.netloc) or None, **options)), chain=chain)
     raise _refusal(text, parts)
@@ -210,15 +211,15 @@ def _directory(text: str, parts: SplitResult) -> str:
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/"):
         absolute = Path(unquote(parts.netloc) + path).expanduser().absolute()
-        raise InvalidUrlError(f"{text!r} is not an absolute path", advice=f"Write three slashes: {absolute.as_uri()}")
+        raise InvalidUrlError(f"{text!r} is not an absolute path", advice=f"Use three slashes: {absolute.as_uri()}")
     if "\0" in path:
-        raise InvalidUrlError(f"{text!r} has a NUL in its path", advice="Use a directory")
+        raise InvalidUrlError(f"the path in {text!r} must not contain NUL")
     return path
 
 
 def _refusal(text: str, parts: SplitResult) -> InvalidUrlError:
     if parts.scheme in _ELSEWHERE:
-        return InvalidUrlError(f"this build has no transport for {parts.scheme}:// yet", where=text, advice=f"Use {_KINDS}")
+        return InvalidUrlError(f"this build does not support {parts.scheme}://", where=text, advice=f"Use {_KINDS}")
     if not parts.scheme or "://" not in text:
         return InvalidUrlError(f"{text!r} is not a URL", advice=f"For a directory write {Path(text).absolute().as_uri()}")
-    return InvalidUrlError(f"{parts.scheme}:// is not a kind of log", where=text, advice=f"Use {_KINDS}")
+    return InvalidUrlError(f"{parts.scheme}:// is not a supported scheme", where=text, advice=f"Use {_KINDS}")

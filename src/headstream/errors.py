@@ -1,4 +1,4 @@
-"""Every error Headstream raises, as one tree.
+"""All errors that Headstream raises, as a tree.
 
     HeadstreamError
     ├── InvalidInputError (also ValueError)      an argument or input is invalid
@@ -6,7 +6,7 @@
     │   ├── InvalidUrlError                      a URL that connect() cannot use
     │   ├── InvalidOptionError                   an option or setting, by name
     │   └── LimitError                           valid in itself, but beyond a limit of the topic or dialect
-    │       ├── ConsumersLimitError              a user has stored offsets for as many consumers as the server allows one user
+    │       ├── ConsumersLimitError              a user has reached the limit of consumers and groups with stored offsets
     │       └── ProducersLimitError              a partition has reached its limit of remembered producers; retry later
     ├── DecodeError (also ValueError)            bytes that cannot be decoded: what, at, need, have
     ├── NotFoundError (also LookupError)
@@ -21,23 +21,23 @@
     │   └── PermissionDeniedError                logged in, but without the permission
     ├── WaitTimeoutError (also TimeoutError)     a wait has timed out; the operation continues
     ├── ServerUnreachableError                   a server cannot be reached, or the connection to it broke
-    │   └── OutcomeUnknownError                  it broke before the response: the request may have been executed
-    ├── ServerError                              any other status of a server
-    ├── UnsupportedError                         an operation that this kind of log does not have
+    │   └── OutcomeUnknownError                  the connection broke before the response: the request may have been executed
+    ├── ServerError                              any other error status of a server
+    ├── UnsupportedError                         an operation that this kind of log does not support
     ├── LegalHoldError                           a topic is under legal hold, so nothing is removed from it
     ├── GroupInUseError                          a consumer group has active readers, so it cannot be changed
     ├── InterceptorError                         an interceptor of a client raised an error
-    ├── SerializerError                          a value that its serializer cannot encode or decode
+    ├── SerializerError                          the serializer cannot encode or decode a value
     ├── RebalancedError                          a consumer commits a partition that another member of its group owns
-    │   └── LeaseLostError                       the lease of a shared message had ended before the worker settled it
+    │   └── LeaseLostError                       the lease of a shared message ended before the worker settled the message
     ├── SequenceError                            a numbered batch does not follow the previous batch
-    │   └── ProducerFencedError                  a newer epoch of its producer has begun
+    │   └── ProducerFencedError                  a newer epoch of the batch's producer has begun
     ├── LogError                                 the embedded log on disk
-    │   ├── NotALogError a directory that contains other files
-    │   ├── LogVersionError written by a newer Headstream, or by one that is too old
-    │   ├── LogLockedError                       another process has it open for writing
+    │   ├── NotALogError                         a directory that contains other files
+    │   ├── LogVersionError                      written by a newer version of Headstream, or by one that is too old
+    │   ├── LogLockedError                       another process has the log open for writing
     │   ├── CorruptLogError                      bytes on disk that contradict each other
-    │   │   └── CorruptSendError                 messages that cannot be read, by their offsets
+    │   │   └── CorruptSendError                 messages that cannot be read, with their offsets
     │   │       └── ChecksumError                a payload does not match its checksum
     │   ├── StorageError                         the operating system refused a file operation
     │   │   ├── DiskFullError                    no space, or the user's quota is used up
@@ -48,11 +48,11 @@
     │   │   └── SchemaChangeError                a change of the source's schema that a table cannot follow
     │   └── RowError                             one change that does not fit its schema or its table
     └── EnvironmentSetupError                    a requirement is missing on this machine
-        ├── MissingExtraError                    an optional dependency, by the extra that installs it
+        ├── MissingExtraError                    an optional dependency, with the extra that installs it
         ├── JavaError                            Java is missing or too old
         └── JarsError                            the JVM's jars are missing and cannot be downloaded
 
-Every message states the failure, its place, and advice. Any other exception out of Headstream is a bug.
+Every message states the failure, its place, and advice. Any other exception that Headstream raises is a bug.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class HeadstreamError(Exception):
 
     Args:
         what: The failure, as a sentence without a full stop.
-        where: The file, topic, partition, offset or option concerned.
+        where: The file, topic, partition, offset or option to which the error applies.
         advice: What to do about it.
     """
 
@@ -94,37 +94,37 @@ class InvalidInputError(HeadstreamError, ValueError):
 
 
 class HeaderError(InvalidInputError):
-    """A header's key, kind or value is invalid, or not of the requested kind."""
+    """A header's key, kind or value is invalid, or the value does not have the requested kind."""
 
 
 class InvalidUrlError(InvalidInputError):
-    """A URL that connect() cannot use."""
+    """connect() cannot use the URL."""
 
 
 class InvalidOptionError(InvalidInputError):
-    """An option or setting that is unknown, contradictory or out of range."""
+    """An option or setting is unknown, contradictory or out of range."""
 
 
 class LimitError(InvalidInputError):
-    """A message that is valid in itself but beyond a limit of the topic or dialect."""
+    """A message is valid in itself but exceeds a limit of the topic or dialect."""
 
 
 class ConsumersLimitError(LimitError):
-    """A user has stored offsets for as many consumers and groups as the server allows one user."""
+    """A user has reached the server's limit of consumers and groups with stored offsets."""
 
 
 class ProducersLimitError(LimitError):
-    """A partition has reached its limit of remembered producers, all recently active: it rejects new producers for now."""
+    """A partition rejects a new producer, because it remembers its maximum of producers, all recently active; retry later."""
 
 
 class DecodeError(HeadstreamError, ValueError):
-    """Bytes that cannot be decoded.
+    """Bytes cannot be decoded.
 
     Args:
         what: The invalid field or violated rule.
         at: The byte position from the start of the input.
-        need: Bytes that the field needs, or None if its length is not the fault.
-        have: Bytes that were available, or None.
+        need: Number of bytes that the field needs, or None if the length is not the fault.
+        have: Number of available bytes, or None.
     """
 
     def __init__(
@@ -152,23 +152,23 @@ class NotFoundError(HeadstreamError, LookupError):
 
 
 class StreamNotFoundError(NotFoundError):
-    """No stream of that name or id."""
+    """There is no stream with that name or id."""
 
 
 class TopicNotFoundError(NotFoundError):
-    """No topic of that name or id."""
+    """There is no topic with that name or id."""
 
 
 class PartitionNotFoundError(NotFoundError):
-    """No partition of that number."""
+    """The topic has no partition with that number."""
 
 
 class GroupNotFoundError(NotFoundError):
-    """No consumer group of that name: it has neither committed offsets nor active readers."""
+    """There is no consumer group with that name: no committed offsets and no active readers."""
 
 
 class AlreadyExistsError(HeadstreamError):
-    """A stream or topic of that name already exists."""
+    """A stream or topic with that name already exists."""
 
 
 class ClosedError(HeadstreamError):
@@ -196,7 +196,7 @@ class ServerUnreachableError(HeadstreamError):
 
 
 class OutcomeUnknownError(ServerUnreachableError):
-    """The connection to a server broke before its response: the request may have been executed."""
+    """The connection to a server broke before the response arrived; the request may have been executed."""
 
 
 class ServerError(HeadstreamError):
@@ -204,7 +204,7 @@ class ServerError(HeadstreamError):
 
 
 class UnsupportedError(HeadstreamError):
-    """An operation that the log at this URL does not have: Kafka has no message states, for example."""
+    """The log at this URL does not support the operation; for example, Kafka has no message states."""
 
 
 class GroupInUseError(HeadstreamError):
@@ -216,39 +216,39 @@ class LegalHoldError(HeadstreamError):
 
 
 class InterceptorError(HeadstreamError):
-    """An interceptor raised an error, which is the cause; no message is lost by it."""
+    """An interceptor raised an error, which is the `__cause__`. No message is lost."""
 
 
 class SerializerError(HeadstreamError):
-    """A value that its serializer cannot encode or decode; no message is lost by it."""
+    """A serializer cannot encode or decode a value. No message is lost."""
 
 
 class RebalancedError(HeadstreamError):
-    """A consumer commits a partition that another member of its group now owns; no offset is committed there."""
+    """A consumer cannot commit an offset, because another member of its group now owns the partition."""
 
 
 class LeaseLostError(RebalancedError):
-    """The lease of a message ended before its worker settled or extended it: for this message nothing is recorded."""
+    """The lease of a message ended before its worker settled or extended it. Nothing is recorded for the message."""
 
 
 class SequenceError(HeadstreamError):
-    """A numbered batch does not follow its producer's previous batch; it was not appended."""
+    """A numbered batch was not appended, because it does not follow its producer's previous batch."""
 
 
 class ProducerFencedError(SequenceError):
-    """A numbered batch is of an epoch that its producer has ended; it was not appended."""
+    """A numbered batch was not appended, because its producer has ended the batch's epoch."""
 
 
 class LogError(HeadstreamError):
-    """The embedded log on disk."""
+    """The base class of errors of an embedded log on disk."""
 
 
 class NotALogError(LogError):
-    """A directory that contains other files than a log."""
+    """The directory contains files that do not belong to a log."""
 
 
 class LogVersionError(LogError):
-    """A log, or a pipeline's ledger, written by a newer Headstream, or by a Headstream too old to be read."""
+    """A log or a pipeline's ledger was written by a newer version of Headstream, or by a version that is too old."""
 
 
 class LogLockedError(LogError):
@@ -256,17 +256,17 @@ class LogLockedError(LogError):
 
 
 class CorruptLogError(LogError):
-    """Bytes on disk that contradict each other."""
+    """The log's bytes on disk contradict each other."""
 
 
 class CorruptSendError(CorruptLogError):
-    """Messages that are damaged or missing; all messages before and after them are readable.
+    """Messages are damaged or missing; all messages before and after them can be read.
 
     Args:
         what: Damaged part.
         from_offset: The first unreadable offset.
-        until_offset: One past the last missing offset: where a reader can continue.
-        partition: The partition's number for a client's request; 0 for a file.
+        until_offset: One past the last unreadable offset, where a reader can continue.
+        partition: The partition's number if the error answers a client's request; 0 if it concerns a file.
     """
 
     def __init__(
@@ -292,30 +292,30 @@ class StorageError(LogError):
 
 
 class DiskFullError(StorageError):
-    """The file system is full, or the user's quota is used up; none of the write was committed."""
+    """The file system is full, or the user's quota is used up. No part of the write was committed."""
 
 
 class PartitionClosedError(StorageError):
-    """A sync of a partition failed, so the state on the disk is unknown: it rejects appends until it is recovered."""
+    """A sync of a partition failed, so its state on the disk is unknown. The partition rejects appends until it is recovered."""
 
 
 class OffsetOutOfRangeError(LogError):
-    """An offset that retention has dropped, or that has not been written."""
+    """An offset was dropped by retention, or has not been written."""
 
 
 class ReplicateError(HeadstreamError):
-    """The Replicate pipeline."""
+    """The base class of errors of the Replicate pipeline."""
 
 
 class SchemaError(ReplicateError):
-    """A metadata message or schema that cannot be used."""
+    """A metadata message or schema cannot be used."""
 
 
 class SchemaChangeError(SchemaError):
-    """The source's schema changed in a way that a table cannot follow: changes of that schema wait.
+    """The source's schema changed in a way that a table cannot follow. Changes of that schema are parked.
 
     Args:
-        advice: Advice to the user. stops: Whether the settings require the pipeline to stop.
+        stops: Whether the settings require the pipeline to stop.
     """
 
     def __init__(self, what: str, *, where: str | None = None, advice: str | None = None, stops: bool = False) -> None:
@@ -324,7 +324,7 @@ class SchemaChangeError(SchemaError):
 
 
 class RowError(ReplicateError):
-    """One change that does not fit its schema or its table."""
+    """A change does not fit its schema or its table."""
 
 
 class EnvironmentSetupError(HeadstreamError):

@@ -1,9 +1,11 @@
-"""Forks: how objects with a lock, a thread, a connection or a membership behave in a forked child.
+"""Forks: how objects with a lock, a thread, a connection or a group membership behave in a forked child process.
 
-A forked child has copies of its parent's objects, but none of the parent's threads; a lock that such a thread held stays locked.
-Each such object calls register_for_forks() when it is created, and in a child its after_fork() runs before any other code. There
+A forked child has copies of its parent's objects, but none of the parent's threads. A lock that a parent's thread held stays
+locked.
+Each object with such a resource calls register_for_forks() when it is created. In a child, its after_fork() runs before any other
+code. Objects behave in one of two ways:
 
-    begins again            clients of servers and of Kafka, and their parts: new locks, new connections
+    restarts                clients of servers and of Kafka, and their parts: new locks, new connections
     is left to the parent   consumers, producers, embedded logs: calls raise closed_by_fork(), close() and `with` do nothing
 """
 
@@ -23,7 +25,7 @@ class Forkable(Protocol):
     """An object that is notified of forks."""
 
     def after_fork(self) -> None:
-        """Restart in a child, or become unusable; it takes no lock, and sends nothing."""
+        """Restart in a child, or become unusable. This method takes no lock and sends nothing."""
 
 
 _log: Final = logging.getLogger("headstream.client")
@@ -31,19 +33,19 @@ _objects: Final[weakref.WeakSet[Forkable]] = weakref.WeakSet()
 
 
 def register_for_forks(one: Forkable) -> None:
-    """Have after_fork() of an object called in each child that is forked while the object exists."""
+    """Register an object: its after_fork() is called in each child that is forked while the object exists."""
     _objects.add(one)
 
 
 def closed_by_fork(subject: str) -> ClosedError:
-    """Return the error of an object that belongs to the parent."""
+    """Return the error that an object of the parent raises in a child."""
     return ClosedError(
         f"the {subject} was created before this process was forked", advice=f"Create another {subject} in this process"
     )
 
 
 def close_copy(link: socket.socket) -> None:
-    """Close a child's copy of a socket immediately, even if a file of it is open; the parent's connection stays."""
+    """Close a child's copy of a socket immediately, even if a file object uses the socket. The parent's connection stays open."""
     with suppress(OSError):
         descriptor = link.detach()
         if descriptor >= 0:
@@ -51,7 +53,7 @@ def close_copy(link: socket.socket) -> None:
 
 
 def keep_forever(one: object) -> None:
-    """Keep an object to the end of the process: its destructor would act for the parent, or wait for a thread of it."""
+    """Keep an object until the process exits: its destructor would act for the parent, or wait for a parent's thread."""
     import ctypes  # it is needed in few processes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))

@@ -225,7 +225,7 @@ def test_backup_refuses_a_source_or_target_that_it_cannot_use(tmp_path: Path) ->
     root, files = str(tmp_path / "log"), OsFiles()
     with pytest.raises(hs.NotALogError, match="no log to copy"):
         Backup(str(tmp_path / "none"), str(tmp_path / "copy"), files)
-    with pytest.raises(hs.InvalidOptionError, match="is inside the log"):
+    with pytest.raises(hs.InvalidOptionError, match="must be outside the log"):
         Backup(root, f"{root}/copy", files)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()

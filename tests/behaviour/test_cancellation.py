@@ -26,7 +26,7 @@ def run(place: Place, seed: int, count: int) -> Counter[str]:
 
 
 def test_cancelled_calls_lose_no_message(place: Place) -> None:
-    cancelled = run(place, 1, 40)
+    cancelled = run(place, 1, 20)
     assert cancelled.total() > 0
     if place.url.startswith("headstream"):
         assert find_coroutines() - cancelled.keys() == set(), "the campaign cancels every call"

@@ -1,4 +1,4 @@
-"""The program itself, as processes over a log in a directory."""
+"""The commands over a log in a directory; as processes where they are interrupted, killed or have a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 from headstream.connect import connect
 from headstream.core.model.identifiers import format_message_id
 from headstream.core.model.message import Message
-from tests.support.cli_inputs import ALL_KINDS, COMMAND, environment, run
+from tests.support.cli_inputs import ALL_KINDS, COMMAND, environment, run, run_program
 
 TOPIC = "shop/orders"
 
@@ -192,9 +192,9 @@ def test_a_reader_that_leaves_ends_it_silently(url: str) -> None:
 def test_a_second_writer_is_told_who_the_first_is(url: str) -> None:
     with connect(url) as log:
         log.create_topic(TOPIC)
-        failed = run("send", TOPIC, "x", url=url, code=1)
+        failed = run_program("send", TOPIC, "x", url=url, code=1)
         assert str(os.getpid()).encode() in failed.stderr
-        assert run("poll", TOPIC, url=url).returncode == 0
+        assert run_program("poll", TOPIC, url=url).returncode == 0
 
 
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ def test_without_java_it_says_what_to_install(arguments: list[str], url: str, tm
         check=False,
     )
     assert ran.returncode == 1
-    assert ran.stderr.startswith(b"Error: Spark needs Java")
+    assert ran.stderr.startswith(b"Error: Spark requires Java")
     assert b"Install" in ran.stderr
     assert b"Traceback" not in ran.stderr
     assert list(tmp_path.iterdir()) == []

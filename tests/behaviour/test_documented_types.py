@@ -93,6 +93,7 @@ def test_python_of_the_pages_and_annotations_with_the_exported_names_pass_a_stri
     assert 'Module has no attribute "conect"' in errors[0]
 
 
+@pytest.mark.nightly
 def test_python_of_the_pages_passes_pyright(tmp_path: Path) -> None:
     """The language server of most editors: another checker than mypy, with rules of its own. basedpyright brings its runtime."""
     write_files(tmp_path)

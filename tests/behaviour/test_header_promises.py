@@ -133,7 +133,7 @@ def test_p15_repeated_keys_are_kept_or_refused_never_dropped(log: hs.Client) -> 
     assert decode_record(encode_record(message)).headers == given
     with pytest.raises(hs.LimitError, match="repeats"):
         convert(message, to="json")
-    with pytest.raises(hs.HeaderError, match="repeats, which a dict cannot hold"):
+    with pytest.raises(hs.HeaderError, match="is repeated, which a dict cannot represent"):
         message.headers.to_dict()
 
 

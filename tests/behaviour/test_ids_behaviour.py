@@ -64,7 +64,7 @@ def test_over_http_a_number_is_an_id_only(log: hs.Client, place: Place) -> None:
         return
     other = place.connect()
     other.create_topic("numbers/7")
-    with pytest.raises(hs.InvalidInputError, match="the name '7' is a number, which HTTP takes for an id"):
+    with pytest.raises(hs.InvalidInputError, match="the name '7' is a number, which HTTP treats as an id"):
         other.topic("2/1")
     with pytest.raises(hs.TopicNotFoundError, match="neither by name nor by id"):
         other.topic("numbers/7")

@@ -120,7 +120,7 @@ def erase_at_each(run: Callable[[Path, int], bool], place: Path, begin: int, ste
 
 
 EACH = pytest.mark.soak
-STEPS = [pytest.param(1, 131, id="some"), pytest.param(1, 1, marks=EACH, id="each")]
+STEPS = [pytest.param(1, 211, id="some"), pytest.param(1, 1, marks=EACH, id="each")]
 NIGHTLY_STEPS = [pytest.param(1, 131, marks=pytest.mark.nightly, id="some"), STEPS[1]]
 
 
@@ -213,7 +213,7 @@ def test_the_server_is_killed_while_it_erases_and_nothing_comes_back(
 
 
 @pytest.mark.parametrize("topic", [pytest.param(TOPICS[0], marks=pytest.mark.nightly), TOPICS[1]])
-@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.nightly)])
 def test_the_command_is_killed_at_each_request_to_a_server_and_a_second_run_finishes(
     template: Path, content: Content, tmp_path: Path, topic: str, step: int
 ) -> None:

@@ -53,7 +53,7 @@ def test_a_consumer_of_a_purged_topic_is_told_and_goes_on_after_seek(place: Plac
         assert next(consumer).payload == b"a"
         log.purge_topic("shop/orders")
         send(*(b"%d" % number for number in range(10)))  # so many that the old position would be there again
-        with pytest.raises(OffsetOutOfRangeError, match="has been purged or recreated since"):
+        with pytest.raises(OffsetOutOfRangeError, match="was purged or recreated after"):
             next(consumer)
         assert log.offsets("shop/orders", "g") == {}
         consumer.seek(at(1), "first")
@@ -159,7 +159,7 @@ def test_a_consumer_of_a_partition_that_is_made_anew_is_told(log: hs.Client, sen
 
 @pytest.mark.parametrize("count", [0, -1, 3, 9])
 def test_partitions_are_not_deleted_or_added_beyond_the_limits_of_a_topic(log: hs.Client, count: int) -> None:
-    with pytest.raises(InvalidOptionError, match="of 3 partitions cannot be deleted"):
+    with pytest.raises(InvalidOptionError, match="of 3 partitions"):
         log.delete_partitions("shop/carts", count)
     with pytest.raises(InvalidOptionError, match=r"cannot be deleted.*A topic needs at least one"):
         log.delete_partitions("shop/orders")

@@ -154,11 +154,11 @@ def test_kafka_tells_of_no_single_messages(place: Place) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"pause": "0s"}, "paused for 0 us"),
-        ({"pause": "25h"}, "paused for"),
-        ({"pause": "1s", "pause_share": 0}, "pause_share is 0"),
-        ({"pause": "1s", "pause_share": 1.5}, "pause_share is 1.5"),
-        ({"pause": "1s", "pause_attempts": 0}, "pause_attempts is 0"),
+        ({"pause": "0s"}, "must be 1 us to 24 h, not 0 us"),
+        ({"pause": "25h"}, "must be 1 us to 24 h, not"),
+        ({"pause": "1s", "pause_share": 0}, "pause_share must be above 0 and at most 1, not 0"),
+        ({"pause": "1s", "pause_share": 1.5}, "pause_share must be above 0 and at most 1, not 1.5"),
+        ({"pause": "1s", "pause_attempts": 0}, "pause_attempts must be at least 1, not 0"),
         ({"pause": "1s", "pause_attempts": 10_001}, "10001 attempts"),
     ],
 )

@@ -70,7 +70,7 @@ def test_a_consumer_behind_goes_on_with_what_is_there(log: hs.Client) -> None:
 def test_update_topic_refuses_retention_limits_out_of_range(log: hs.Client) -> None:
     retained: list[TopicOptionsInput] = [{"retention_us": 0}, {"retention_bytes": -1}, {"retention_bytes": 1 << 63}]
     for option in retained:
-        with pytest.raises(InvalidOptionError, match="Use 1 or more, or None for unlimited retention"):
+        with pytest.raises(InvalidOptionError, match="or None for unlimited retention"):
             log.update_topic("shop/orders", **option)
     with pytest.raises(TopicNotFoundError):
         log.update_topic("shop/none", retention_us=5)

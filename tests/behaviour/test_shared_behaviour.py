@@ -161,7 +161,7 @@ def test_a_deferred_message_waits_until_it_is_asked_for(log: hs.Client) -> None:
         assert log.offsets(TOPIC, "workers") == {1: 1}
     with worker(log) as consumer:
         assert list(consumer) == []
-        with pytest.raises(InvalidInputError, match="message 0 is not deferred: it is done"):
+        with pytest.raises(InvalidInputError, match="message 0 is not deferred: the message is done"):
             consumer.fetch_deferred(1, 0)
         message = consumer.fetch_deferred(1, 1)
         assert (message.payload, message.attempt) == (b"1", 1)
@@ -263,12 +263,12 @@ def test_several_topics_and_asyncio_lease_messages_too(log: hs.Client, place: Pl
 def test_shared_consumer_refuses_options_that_exclude_each_other(log: hs.Client) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"mode": "both"}, "mode is 'both'"),
-        ({"mode": "shared", "group": None}, "needs a group"),
+        ({"mode": "shared", "group": None}, "requires a group"),
         ({"mode": "shared", "on_error": hs.Retry(None, order="partition")}, "concurrently"),
         ({"mode": "shared", "on_error": hs.Retry(3)}, "no dead-letter topic"),
         ({"mode": "shared", "lease": "13h"}, "the lease is 46800 s"),
-        ({"mode": "shared", "on_revoked": print}, "on_revoked is not called"),
-        ({"lease": "1s", "mode": "ordered"}, "a worker's time for a message"),
+        ({"mode": "shared", "on_revoked": print}, "on_revoked cannot be used"),
+        ({"lease": "1s", "mode": "ordered"}, "lease requires mode"),
     ]
     for options, problem in cases:
         given: dict[str, Any] = {"group": "workers"} | options

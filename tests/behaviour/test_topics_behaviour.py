@@ -78,7 +78,7 @@ def test_a_topic_that_is_not_there_is_an_error_and_a_pattern_that_finds_none_is_
     log.create_topic("shop/orders")
     with pytest.raises(hs.TopicNotFoundError):
         log.consumer(["shop/orders", "shop/nothing"])
-    with pytest.raises(hs.InvalidOptionError, match="no topic is named"):
+    with pytest.raises(hs.InvalidOptionError, match="the list of topics is empty"):
         log.consumer([])
     with log.consumer(["bank/*"], timeout_ms=0) as consumer:
         assert list(consumer) == []
@@ -182,7 +182,7 @@ def test_listings_and_pattern_consumers_go_on_while_another_topic_is_deleted(
     log.create_topic("shop/orders")
     with (
         log.consumer(["shop/*"], group="billing", timeout_ms=0) as consumer,
-        coming_and_going(log, "shop/carts", 3 if log.first_partition == 0 else 60) as other,
+        coming_and_going(log, "shop/carts", 2 if log.first_partition == 0 else 60) as other,
     ):
         while other.is_alive():
             assert "orders" in [topic.name for topic in log.topics()]

@@ -89,7 +89,7 @@ def test_verify_runs_beside_a_writer_and_repair_does_not(root: Path) -> None:
 
 
 def test_a_command_ends_with_2_when_its_arguments_are_wrong(tmp_path: Path) -> None:
-    assert b"No log given" in run("verify", code=2).stderr
+    assert b"No log specified" in run("verify", code=2).stderr
     assert b"there is no log" in run("verify", tmp_path / "none", code=2).stderr
     (tmp_path / "mine.txt").write_bytes(b"mine")
     assert b"not a log" in run("verify", tmp_path, code=2).stderr

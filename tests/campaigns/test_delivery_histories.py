@@ -11,11 +11,3 @@ from tests.campaigns.runner import run_history
 @pytest.mark.parametrize("seed", [3, 7, 19])
 def test_a_history_of_deliveries_keeps_every_promise(seed: int) -> None:
     assert run_history(DeliveryHistory, seed).counts["messages stored"] > 0
-
-
-@pytest.mark.soak
-def test_a_thousand_histories_of_deliveries_keep_every_promise() -> None:
-    kills = 0
-    for seed in range(100, 1100):
-        kills += run_history(DeliveryHistory, seed).counts["kills"]
-    assert kills > 500

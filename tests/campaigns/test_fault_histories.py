@@ -33,19 +33,9 @@ def test_a_partition_keeps_what_it_acknowledged_when_faults_hit_any_operation(se
     run_history(FaultHistory, seed)
 
 
-@pytest.mark.soak
-def test_a_partition_keeps_what_it_acknowledged_in_1000_histories_of_faults() -> None:
-    run_histories(1000, 1000)
-
-
 @pytest.mark.parametrize("seed", range(50))
 def test_a_log_keeps_what_it_acknowledged_when_faults_hit_any_operation(seed: int) -> None:
     run_history(LogHistory, seed, 60)
-
-
-@pytest.mark.soak
-def test_a_log_keeps_what_it_acknowledged_in_1000_histories_of_faults() -> None:
-    run_histories(1000, 1000, LogHistory)
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -53,19 +43,9 @@ def test_damage_loses_nothing_in_silence_whatever_compaction_and_repair_do(seed:
     run_history(DamageHistory, seed)
 
 
-@pytest.mark.soak
-def test_damage_loses_nothing_in_silence_in_2000_histories() -> None:
-    run_histories(1000, 2000, DamageHistory)
-
-
 @pytest.mark.parametrize("seed", [*range(50), 22237])  # the last one: a round with a write error, and a later one
 def test_removals_take_what_is_marked_and_nothing_else(seed: int) -> None:
     run_history(RemovalHistory, seed)
-
-
-@pytest.mark.soak
-def test_removals_take_what_is_marked_and_nothing_else_in_1000_histories() -> None:
-    run_histories(1000, 1000, RemovalHistory)
 
 
 def test_a_removal_that_ignores_restored_states_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +58,7 @@ def test_a_removal_that_ignores_restored_states_is_found_out(monkeypatch: pytest
         run_histories(0, 50, RemovalHistory)
 
 
+@pytest.mark.nightly
 def test_a_removal_that_leaves_the_old_files_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("log", "states", "upkeep.removal_pass"):
         monkeypatch.setattr(f"headstream.log.{module}.finish_pass", lambda directory, files: None)
@@ -85,6 +66,7 @@ def test_a_removal_that_leaves_the_old_files_is_found_out(monkeypatch: pytest.Mo
         run_histories(0, 50, RemovalHistory)
 
 
+@pytest.mark.nightly
 def test_a_pass_that_believes_each_index_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def believe(directory: str, files: Files) -> list[Closed]:
         return [segment._replace(fault="") for segment in list_closed(directory, files)]
@@ -94,18 +76,21 @@ def test_a_pass_that_believes_each_index_is_found_out(monkeypatch: pytest.Monkey
         run_histories(0, 50, DamageHistory)
 
 
+@pytest.mark.nightly
 def test_a_reader_that_believes_each_index_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Segment, "_check_end", lambda self, from_offset, until_offset, next_base: None)
     with pytest.raises(AssertionError, match="is lost without an error"):
         run_histories(0, 50, DamageHistory)
 
 
+@pytest.mark.nightly
 def test_a_log_that_does_not_finish_commits_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StagedCommits, "resume", lambda self: None)
     with pytest.raises(AssertionError, match="seed"):
         run_histories(100, 80, LogHistory)
 
 
+@pytest.mark.nightly
 def test_a_log_that_does_not_finish_states_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MessageStates, "repair", lambda self: None)
     with pytest.raises(AssertionError, match="seed"):

@@ -130,15 +130,6 @@ def test_a_full_disk_refuses_to_grow_but_not_to_overwrite(files: FaultyFiles) ->
     assert content(files, "d/f") == b"Xbcdefg"
 
 
-def test_writes_and_reads_fail_as_often_as_they_are_told_to(files: FaultyFiles) -> None:
-    file = files.open_write("d/f")
-    files.write_faults = files.read_faults = 1.0
-    with pytest.raises(StorageError, match="cannot write to a file: Input/output error"):
-        file.write_at(b"abc", 0)
-    with pytest.raises(StorageError, match="cannot read a file: Input/output error"):
-        file.read_into(memoryview(bytearray(1)), 0)
-
-
 def test_a_killed_process_does_nothing_more_until_another_takes_its_place(files: FaultyFiles) -> None:
     file = files.open_write("d/f")
     files.killed_in = 2
@@ -151,8 +142,3 @@ def test_a_killed_process_does_nothing_more_until_another_takes_its_place(files:
     files.revive()
     assert content(files, "d/f") in (b"a", b"ab", b"abc")
     file.write_at(b"d", 1)
-
-
-def test_the_same_seed_does_the_same(files: FaultyFiles) -> None:
-    first, second = after_power_cuts(b"later", b"synced"), after_power_cuts(b"later", b"synced")
-    assert first == second

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.campaigns.iceberg_histories import IcebergHistory
 from tests.campaigns.iceberg_rounds import IcebergRoundsHistory
 from tests.campaigns.runner import run_history
@@ -19,17 +17,3 @@ def test_both_formats_have_the_same_rows_when_the_process_is_killed_between_the_
     counts = run_history(IcebergRoundsHistory, 3, 5).counts
     assert counts["kills"]
     assert counts["rounds continued"], "no round was ended by another process"
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-def test_both_formats_have_the_same_rows_after_many_kills() -> None:
-    for seed in range(10, 22):
-        run_history(IcebergRoundsHistory, seed)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-def test_rows_of_many_iceberg_tables_are_those_of_the_model() -> None:
-    for seed in range(2000, 2060):
-        run_history(IcebergHistory, seed)

@@ -19,12 +19,6 @@ def test_histories_of_leases_are_those_of_the_model() -> None:
         assert totals[name], f"no history has {name}"
 
 
-@pytest.mark.soak
-def test_a_thousand_histories_of_leases_are_those_of_the_model() -> None:
-    for seed in range(100, 1100):
-        run_history(LeaseHistory, seed)
-
-
 def test_a_restart_after_the_clock_was_set_back_does_not_repeat_a_pause() -> None:
     run_history(LeaseHistory, 31490)
 
@@ -34,18 +28,21 @@ def run_some() -> None:
         run_history(LeaseHistory, seed)
 
 
+@pytest.mark.nightly
 def test_a_pause_that_the_clock_makes_longer_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PauseState, "follow_clock", lambda state, now_us: False)
     with pytest.raises(AssertionError, match=r"the pause did not end|never finished"):
         run_some()
 
 
+@pytest.mark.nightly
 def test_a_pause_that_ends_at_once_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PauseState, "left_us", lambda state, now_us: 0)
     with pytest.raises(AssertionError, match="seed"):
         run_some()
 
 
+@pytest.mark.nightly
 def test_a_second_message_on_trial_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headstream.broker.deliveries.leases.replace", lambda request, count: request)
     with pytest.raises(AssertionError, match="on trial"):

@@ -120,7 +120,7 @@ def test_transactions_are_whole_and_told_once_for_long(tmp_path: Path, first: in
         assert deliver(tmp_path / str(seed), seed, crashes=8, scd_type=scd_type, failures=0.15) == [], f"seed {seed}"
 
 
-@pytest.mark.parametrize("scd_type", [1, 2])
+@pytest.mark.parametrize("scd_type", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_transactions_are_seen_in_part_when_they_are_not_waited_for(tmp_path: Path, scd_type: Literal[1, 2]) -> None:
     assert deliver(tmp_path, 1, crashes=0, scd_type=scd_type, atomic=False)
 

@@ -27,12 +27,7 @@ def test_histories_of_retries_are_those_of_the_model() -> None:
         assert totals[name], f"no history has {name}"
 
 
-@pytest.mark.soak
-def test_a_thousand_histories_of_retries_are_those_of_the_model() -> None:
-    for seed in range(1000, 2500):
-        run_history(RetryHistory, seed)
-
-
+@pytest.mark.nightly
 def test_hidden_messages_that_hold_the_offset_back_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Track, "_pass", lambda track, offset: setattr(track, "begun_until", max(track.begun_until, offset)))
     with pytest.raises(AssertionError, match=r"seed \d+: .* never finished"):

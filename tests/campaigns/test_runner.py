@@ -9,9 +9,17 @@ import pytest
 from click.testing import CliRunner
 
 from headstream.log.partition.partition import PartitionWriter
-from tests.campaigns.runner import CAMPAIGNS, main
+from tests.campaigns.runner import CAMPAIGNS, main, run_history
 
 ROOT = Path(__file__).parents[2]
+SOAKED = {
+    **dict.fromkeys(("partitions", "log", "removal", "leases", "retries", "deliveries"), range(1000, 2000)),
+    "damage": range(1000, 3000),
+    "vectors": range(1000, 1300),
+    "iceberg": range(2000, 2060),
+    "iceberg-kills": range(10, 22),
+}
+"""The seeds of each campaign that `make soak` runs."""
 
 
 def test_list_names_each_module_of_histories() -> None:
@@ -41,6 +49,15 @@ def test_campaign_stops_at_a_failed_history_and_the_command_it_prints_repeats_it
 @pytest.mark.parametrize("arguments", [["log", "--seeds", "9-7"], ["log", "--seeds", "x"], ["deliveries", "--steps", "5"], []])
 def test_command_refuses_options_that_select_nothing(arguments: list[str]) -> None:
     assert CliRunner().invoke(main, arguments).exit_code == 2
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", SOAKED)
+def test_no_history_of_many_seeds_breaks_a_guarantee(name: str) -> None:
+    kind = next(campaign for campaign in CAMPAIGNS if campaign.name == name).load()
+    for seed in SOAKED[name]:
+        run_history(kind, seed)
 
 
 def test_wheel_has_no_module_of_the_campaigns() -> None:

@@ -146,6 +146,7 @@ HARMS: dict[str, tuple[type, str, Any]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_sync_that_is_left_out_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str) -> None:
     monkeypatch.setattr(*HARMS[harm])

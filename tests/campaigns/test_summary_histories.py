@@ -185,6 +185,7 @@ def test_no_history_of_500_hides_a_message_behind_a_summary(tmp_path: Path) -> N
     assert sum(run(tmp_path, seed) for seed in range(1000, 1500)) > 0
 
 
+@pytest.mark.nightly
 def test_a_summary_that_is_believed_whatever_it_describes_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remembered: dict[int, SegmentSummary] = {}
     read = read_summary

@@ -24,19 +24,14 @@ def test_rows_of_a_table_with_deletion_vectors_are_those_of_the_model() -> None:
         assert counts[name], f"the history has no {name}"
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-def test_rows_of_many_tables_with_deletion_vectors_are_those_of_the_model() -> None:
-    for seed in range(1000, 1300):
-        run_history(VectorHistory, seed)
-
-
+@pytest.mark.nightly
 def test_a_vacuum_that_does_not_know_deletion_vectors_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogSnapshot, "vector_names", lambda *_: set())
     with pytest.raises(AssertionError, match=r"seed \d+: .*deletion_vector"):
         run_some()
 
 
+@pytest.mark.nightly
 def test_a_commit_that_replaces_another_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def replace(table: Path, path: str, content: bytes) -> bool:
         (table / path).write_bytes(content)
@@ -47,6 +42,7 @@ def test_a_commit_that_replaces_another_is_found_out(monkeypatch: pytest.MonkeyP
         run_some()
 
 
+@pytest.mark.nightly
 def test_a_lost_answer_that_is_taken_for_a_conflict_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     own: Any = delta_commit._is_created
 

@@ -13,6 +13,9 @@ from headstream.errors import JavaError
 from headstream.replicate.settings.merge_settings import MergeSettings
 from headstream.replicate.settings.table_settings import TableSettings
 from headstream.spark import session, stop
+from headstream.spark.sessions.jar_sets import MARIADB, POSTGRESQL, S3
+from headstream.spark.sessions.jars import fetch
+from headstream.spark.sessions.s3_commits import LOG_STORE_JAR, LOG_STORE_SETTINGS
 from headstream.spark.sessions.spark_home import SPARK_VERSION
 from headstream.testing import KafkaBroker
 from headstream.testing.local_server import LocalServer
@@ -36,10 +39,13 @@ def spark(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
     pyspark = pytest.importorskip("pyspark")
     jars = pyspark.__version__.startswith(SPARK_VERSION)
     lean = LEAN if pytestconfig.option.markexpr == FIRST_TIER else {}
-    databases = () if not jars else ("postgresql",) if lean else ("postgresql", "mariadb")
-    config = lean | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    # Beside the JVM's class path, not on it: the session uses the archive of the classes of Spark's own set.
+    sets = () if not jars else (S3, POSTGRESQL) if lean else (S3, POSTGRESQL, MARIADB)
+    more = [str(path) for jar_set in sets for path in fetch(jar_set=jar_set)]
+    config = lean | LOG_STORE_SETTINGS | {"spark.jars": ",".join([*more, str(LOG_STORE_JAR)] if more else [])}
+    config["spark.sql.warehouse.dir"] = str(tmp_path_factory.mktemp("warehouse"))
     try:
-        started = session("headstream-tests", master="local[2]", quick_start=True, config=config, jars=jars, with_jars=databases)
+        started = session("headstream-tests", master="local[2]", quick_start=True, config=config, jars=jars)
     except JavaError as error:
         pytest.skip(str(error))
     yield started

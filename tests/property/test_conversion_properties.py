@@ -98,7 +98,7 @@ def test_plan_has_a_loss_exactly_when_convert_raises_of_a_message_read_from_anot
 @pytest.mark.parametrize(
     ("message", "to", "part", "reason"),
     [
-        (hs.Message(payload=b"x"), "binary-first", "message", "a message without offset and timestamp was not polled"),
+        (hs.Message(payload=b"x"), "binary-first", "message", "the message has no offset or no timestamp, so it was not polled"),
         (hs.Message(payload=b"x"), "replicate", "payload", "the payload is not a Replicate envelope: "),
         (hs.Message(payload=None), "replicate", "payload", "a null payload is not a Replicate envelope"),
         (hs.Message(payload=b"x", offset=1 << 64, timestamp=0), "binary-wide", "message", "offset 18446744073709551616,"),

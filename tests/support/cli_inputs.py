@@ -1,4 +1,4 @@
-"""Messages of every kind for the tests of the command line, and a runner of real processes."""
+"""Messages of every kind for the tests of the command line, and its runners: in this process, and in one of its own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from click.testing import CliRunner
 from hypothesis import strategies as st
 
+from headstream.cli.main import cli
 from headstream.core.model.constructors import CONSTRUCTORS
 from headstream.core.model.header_values import KIND_WIDTHS, HeaderKind, HeaderValue
 from headstream.core.model.headers import Headers
@@ -80,15 +82,19 @@ def environment(url: str | None = None, **variables: str) -> dict[str, str]:
 def run(
     *arguments: str | Path, url: str | None = None, stdin: bytes = b"", code: int = 0, variables: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end in this process, which spares the start of a program, and check its exit code."""
+    given = list(map(str, arguments))
+    ran = CliRunner(env={"HEADSTREAM_URL": url, **(variables or {})}).invoke(cli, given, stdin, catch_exceptions=False)
+    assert ran.exit_code == code, (ran.exit_code, ran.stdout_bytes, ran.stderr_bytes)
+    return subprocess.CompletedProcess(given, ran.exit_code, ran.stdout_bytes, ran.stderr_bytes)
+
+
+def run_program(
+    *arguments: str | Path, url: str | None = None, code: int = 0, variables: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
     """Run the program to its end and check its exit code."""
-    ran = subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        env=environment(url, **(variables or {})),
-        timeout=300,
-        check=False,
-    )
+    command = [*COMMAND, *map(str, arguments)]
+    ran = subprocess.run(command, capture_output=True, env=environment(url, **(variables or {})), timeout=300, check=False)
     assert ran.returncode == code, (ran.returncode, ran.stdout, ran.stderr)
     assert b"Traceback" not in ran.stderr, ran.stderr
     return ran

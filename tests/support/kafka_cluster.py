@@ -29,6 +29,17 @@ def shared_broker() -> KafkaBroker:
 
 
 @contextmanager
+def killed_broker() -> Iterator[None]:
+    """Kill the broker, and start it again with its data and on its port when the body has ended."""
+    broker = shared_broker()
+    broker.kill()
+    try:
+        yield
+    finally:
+        broker.start()
+
+
+@contextmanager
 def empty_cluster() -> Iterator[str]:
     """Give the URL of a Kafka cluster without topics and groups."""
     broker = shared_broker()

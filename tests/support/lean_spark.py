@@ -11,6 +11,8 @@ LEAN: Final = {
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.streaming.pollingDelay": "50ms",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.ui.enabled": "false",
 }
 """Settings of the first tier: queries over some rows need a third less processor time without generated code and stages."""
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import headstream as hs
 
 TOPIC = "shop/orders"
-COUNT = 60_000
+COUNT = 30_000
 PARTITIONS = 3
 KILLS = 6
-POISONED = (7, 9_000, 19_999)
+POISONED = (7, 4_000, 9_999)
 
 
 def fill(source: hs.Client, poisoned: Sequence[int] = POISONED) -> None:

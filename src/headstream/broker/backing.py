@@ -1,4 +1,4 @@
-"""Backing: the log, the clock and the randomness that all nouns share, and lookup by name."""
+"""Backing: the log, clock and randomness that all parts of the broker share, and lookup by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Backing:
 
     Args:
         clock_us: Returns the time, microseconds since 1970 UTC.
-        monotonic: Returns seconds that never go back, to wait by.
+        monotonic: Returns monotonic time, seconds, for waits.
     """
 
     log: Log
@@ -29,7 +29,7 @@ class Backing:
     monotonic: Callable[[], float]
 
     def writable_log(self) -> Log:
-        """Return the log, created if missing, with this process as its writer; LogLockedError: another process is it."""
+        """Return the log, created if missing, with this process as writer; LogLockedError if another process is the writer."""
         if not self.log.is_writer:
             self.log.start_writing(str(uuid.UUID(bytes=self.entropy(16), version=4)), self.clock_us())
             self.log.upkeep.start(self.clock_us)
@@ -45,7 +45,7 @@ class Backing:
             raise StreamNotFoundError(f"there is no stream {name!r}", where=self.log.root, advice=advice) from None
 
     def find_stream(self, named: str | int) -> StreamRecord | None:
-        """Return a stream by name or id, None if it does not exist."""
+        """Return a stream by name or id; None if it does not exist."""
         snapshot = self.log.snapshot()
         if isinstance(named, str):
             return snapshot.get(named)

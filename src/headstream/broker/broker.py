@@ -37,7 +37,7 @@ class Broker:
     Args:
         log: The log; the broker closes it.
         clock_us: Returns the time, microseconds since 1970 UTC.
-        entropy: Returns the given number of random bytes; None uses the system's source.
+        entropy: Returns a given number of random bytes; None uses the system's source.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Broker:
         return self._log.identity
 
     def close(self) -> None:
-        """Release the log; a second call does nothing."""
+        """Close the log; a second call does nothing."""
         if not self._is_closed:
             self._is_closed = True
             close_log(self._log)

@@ -1,4 +1,4 @@
-"""CachedValue: caches a costly value for a time proportional to its computation."""
+"""CachedValue: caches an expensive value for a time proportional to its computation time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MOST_KEPT_S: Final = 30.0
 
 
 class CachedValue(Generic[_T]):
-    """A value that one thread computes while other threads wait; thread-safe.
+    """A cached value that one thread computes while other threads wait; thread-safe.
 
     Args:
-        kept_s: The least time that a value is cached, however cheap it is to compute, seconds.
+        kept_s: Minimum time for which a value is cached, seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic, kept_s: float = 0.0) -> None:
@@ -34,7 +34,7 @@ class CachedValue(Generic[_T]):
         self._until_s = 0.0
 
     def get(self, make: Callable[[], _T]) -> _T:
-        """Return the cached value, or compute a new value with `make`, which never returns None."""
+        """Return the cached value, or compute it with `make`, which must not return None."""
         with self._making:
             began_s = self._monotonic()
             if self._kept is not None and began_s < self._until_s:

@@ -1,4 +1,4 @@
-"""The last lines of the server's log, buffered in memory for a server's diagnostic archive."""
+"""The last lines of the server's logging output, buffered in memory for the diagnostic archive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LINE_CHARACTERS: Final = 2_000
 
 
 class RecentLines(logging.Handler):
-    """Buffers the last lines; thread-safe."""
+    """Buffers the last log lines; thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()

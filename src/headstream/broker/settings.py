@@ -1,4 +1,4 @@
-"""ServerSettings: the server-wide settings, except its sockets."""
+"""ServerSettings: the settings of a server, except for its sockets."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class ServerSettings:
     """Server-wide settings.
 
     Args:
-        root_username: Name of user 1 when the log is created, 3 to 50 bytes.
-        root_password: The root user's initial password, 3 to 100 bytes.
+        root_username: Initial name of user 1 (root), 3 to 50 bytes.
+        root_password: Initial password of user 1 (root), 3 to 100 bytes.
         most_tokens: Maximum personal access tokens per user.
-        most_consumers: Maximum consumers and groups, counted by topic, for which a user stores offsets: 4 KiB of disk each.
-        heartbeat_us: A client without a ping for 1.2 times this is stale; None disables the check. Microseconds.
-        message_expiry_us: Default retention of topics, microseconds; None is unlimited.
-        max_topic_bytes: Default size limit of topics, bytes; None is unlimited.
-        fsync: When messages to topics of existing clients are synced to disk; their protocol has no such option.
-        deduplication_count: Number of ids such a topic remembers; None disables deduplication.
-        password_rounds: The cost of a password's hash: the logarithm of its rounds, 4 to 31.
-        stores_scram: Whether verifiers for SCRAM, by which Kafka's clients can log in, are stored with a password.
+        most_consumers: Maximum consumers and groups per user that store offsets, counted per topic; each takes 4 KiB of disk.
+        heartbeat_us: Ping interval, microseconds; a client without a ping for 1.2 intervals is stale. None disables the check.
+        message_expiry_us: Default retention of topics, microseconds; None: unlimited.
+        max_topic_bytes: Default size limit of topics, bytes; None: unlimited.
+        fsync: When messages in topics of Iggy clients are synced to disk, because Iggy's protocol has no such option.
+        deduplication_count: Number of recorded message ids in topics of Iggy clients; None disables deduplication.
+        password_rounds: Cost of a password hash: base-2 logarithm of bcrypt's rounds, 4 to 31.
+        stores_scram: Whether to store SCRAM verifiers with passwords, so that Kafka clients can log in with SCRAM.
         reported_version: The Iggy version reported to clients.
     """
 

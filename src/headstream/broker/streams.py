@@ -17,11 +17,11 @@ class Streams:
         self._backing = backing
 
     def create(self, name: str) -> Stream:
-        """Create a stream with a name without dot or slash; AlreadyExistsError if the name is taken."""
+        """Create a stream; the name must not contain a dot or slash. AlreadyExistsError if the name is taken."""
         check_new_name(name, "stream")
         log = self._backing.writable_log()
         if name in log.snapshot():
-            raise AlreadyExistsError(f"the stream {name!r} already exists", where=log.root, advice="Use it, or another name")
+            raise AlreadyExistsError(f"the stream {name!r} already exists", where=log.root, advice="Use another name")
         create_stream(log, name, self._backing.clock_us())
         return self.get(name)
 
@@ -30,7 +30,7 @@ class Streams:
         return _stream(self._backing.stream(name))
 
     def find(self, stream: str | int) -> Stream | None:
-        """Return a stream by name or id, None if it does not exist."""
+        """Return a stream by name or id; None if it does not exist."""
         record = self._backing.find_stream(stream)
         return None if record is None else _stream(record)
 
@@ -39,7 +39,7 @@ class Streams:
         return [_stream(record) for record in self._backing.log.snapshot().values()]
 
     def rename(self, name: str, to: str) -> None:
-        """Rename a stream; its current name has no effect. StreamNotFoundError; AlreadyExistsError if the name is taken."""
+        """Rename a stream; the current name has no effect. StreamNotFoundError; AlreadyExistsError if the name is taken."""
         check_new_name(to, "stream")
         log = self._backing.writable_log()
         with log.administration:

@@ -40,7 +40,7 @@ class Topics:
             check_new_name(name.stream, "stream")
         if self._is_there(name):
             raise AlreadyExistsError(
-                f"the topic {str(name)!r} already exists", where=log.root, advice="Use it, or pass if_not_exists=True"
+                f"the topic {str(name)!r} already exists", where=log.root, advice="Use another name, or pass if_not_exists=True"
             )
         create_topic(log, new, self._backing.clock_us())
         log.upkeep.start(self._backing.clock_us)
@@ -51,7 +51,7 @@ class Topics:
         return stream is not None and name.topic in stream.topics
 
     def get(self, name: TopicName) -> Topic:
-        """Return a topic with its partitions as of now; TopicNotFoundError if it does not exist."""
+        """Return a topic with its current partitions; TopicNotFoundError if it does not exist."""
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             try:
                 return self._topic(self._backing.topic(name))
@@ -61,14 +61,14 @@ class Topics:
         raise AssertionError("the last attempt returns or raises")
 
     def find(self, stream: str | int, topic: str | int) -> Topic | None:
-        """Return a topic by the names or ids of its stream and itself, None if it does not exist."""
+        """Return a topic by the names or ids of stream and topic; None if it does not exist."""
         record = self._backing.find_stream(stream)
         topics = () if record is None else record.topics.values()
         found = next((each for each in topics if topic in (each.id, each.name.topic)), None)
         return None if found is None else self.get(found.name)
 
     def list(self, stream: str | None = None) -> list[Topic]:
-        """Return all topics of one stream, or of all streams, in the order of their ids, without topics deleted meanwhile."""
+        """Return all topics of one stream, or of all streams, in the order of their ids."""
         streams = self._backing.log.snapshot().values() if stream is None else [self._backing.stream(stream)]
         found: list[Topic] = []
         for name in [topic.name for record in streams for topic in record.topics.values()]:
@@ -85,7 +85,7 @@ class Topics:
         """Change options of a topic, and return it.
 
         Args:
-            changes: Options of TopicOptions by name; omitted options stay unchanged.
+            changes: Options by name (see TopicOptions); omitted options stay unchanged.
 
         Raises:
             InvalidOptionError: an option is invalid.
@@ -97,7 +97,7 @@ class Topics:
         return self.get(name)
 
     def rename(self, name: TopicName, to: str) -> None:
-        """Rename a topic within its stream; its current name changes nothing. AlreadyExistsError: the name is taken."""
+        """Rename a topic within its stream; the current name has no effect. AlreadyExistsError if the name is taken."""
         check_new_name(to, "topic")
         log = self._backing.writable_log()
         with log.administration:
@@ -145,20 +145,20 @@ class Topics:
 
 
 class Partitions:
-    """Partition commands. TopicNotFoundError: the topic does not exist; LogLockedError: another process is the writer."""
+    """Partition commands. TopicNotFoundError if the topic does not exist; LogLockedError if another process is the writer."""
 
     def __init__(self, backing: Backing, topics: Topics) -> None:
         self._backing = backing
         self._topics = topics
 
     def create(self, topic: TopicName, count: int) -> Topic:
-        """Append `count` (at least 1) partitions, and return the topic; InvalidOptionError: more than 1000."""
+        """Add `count` (at least 1) partitions; return the topic. InvalidOptionError if there would be more than 1000."""
         log = self._backing.writable_log()
         add_partitions(log, self._backing.topic(topic), count, self._backing.clock_us())
         return self._topics.get(topic)
 
     def delete(self, topic: TopicName, count: int) -> Topic:
-        """Delete the `count` highest partitions with their messages, and return the topic; InvalidOptionError: none remains."""
+        """Delete the `count` highest partitions with their messages; return the topic. InvalidOptionError if none remains."""
         log = self._backing.writable_log()
         delete_partitions(log, self._backing.topic(topic), count)
         return self._topics.get(topic)

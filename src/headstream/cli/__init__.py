@@ -1,1 +1,1 @@
-"""The command line: one file a noun; importing it imports no more than click."""
+"""The command line, with one module per noun. Importing this package imports only click."""

@@ -1,4 +1,4 @@
-"""`python -m headstream.cli`: the program, run by the current Python."""
+"""`python -m headstream.cli`: runs the program with the current Python interpreter."""
 
 from headstream.cli.main import main
 

@@ -15,14 +15,14 @@ from headstream.cli.shared.parameters import output_option
 @click.command()
 @click.argument("places", nargs=-1, required=True, metavar="[DIR] TARGET")
 @click.option("--url", envvar="HEADSTREAM_URL", show_envvar=True, metavar="URL", help="URL of the log, instead of DIR.")
-@click.option("--keep-identity", is_flag=True, help="The copy replaces the log: checkpoints and stored offsets continue in it.")
+@click.option("--keep-identity", is_flag=True, help="Keep the log's identity: checkpoints and offsets of the log stay valid.")
 @output_option
 def backup(places: tuple[str, ...], url: str | None, *, keep_identity: bool, output: str) -> None:
     """Copy the log in DIR to TARGET, a missing or empty directory, while other processes read and write the log.
 
     The copy contains everything acknowledged before the command started: messages, topics, states, consumer offsets.
-    It gets its own identity, so that a Spark checkpoint of one log cannot continue in the other by mistake;
-    use --keep-identity for a copy that replaces a lost log.
+    The copy gets its own identity, so that a Spark checkpoint of one log cannot be used with the other by mistake.
+    Use --keep-identity for a copy that replaces a lost log.
 
     \b
     Examples:
@@ -35,7 +35,7 @@ def backup(places: tuple[str, ...], url: str | None, *, keep_identity: bool, out
     from headstream.log.system.files import OsFiles
 
     if len(places) > 2:
-        raise click.UsageError("Too many arguments: give DIR and TARGET.")
+        raise click.UsageError("Too many arguments: specify DIR and TARGET.")
     root, target = places[0] if len(places) == 2 else _directory_of(url), os.path.realpath(places[-1])
     size_bytes = Backup(os.path.realpath(root), target, OsFiles()).run(None if keep_identity else str(uuid.uuid4()))
     if output == "table":
@@ -46,8 +46,8 @@ def backup(places: tuple[str, ...], url: str | None, *, keep_identity: bool, out
 
 def _directory_of(url: str | None) -> str:
     if not url:
-        raise click.UsageError("No log given: give DIR and TARGET, or --url and TARGET, or set HEADSTREAM_URL.")
+        raise click.UsageError("No log specified: specify DIR and TARGET, or --url and TARGET, or set HEADSTREAM_URL.")
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise click.UsageError(f"Only a log in a directory can be copied, not {parts.scheme}://: give DIR or file:///directory.")
+        raise click.UsageError(f"Only a log in a directory can be copied, not {parts.scheme}://: set DIR or file:///directory.")
     return unquote(parts.path)

@@ -1,4 +1,4 @@
-"""`headstream console`: the console of any log in the browser, served by this process until Ctrl-C."""
+"""`headstream console`: serves a web console for any log until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 @click.command()
 @url_option
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port on 127.0.0.1. [default: any free port]")
-@click.option("--browser/--no-browser", default=True, show_default=True, help="Open the browser.")
+@click.option("--browser/--no-browser", default=True, show_default=True, help="Open the console in a browser.")
 @pipelines_option
 @schemas_option
 def console(url: str, port: int, browser: bool, pipelines: tuple[Place, ...], schemas: str | None) -> None:
     """Show a log in the browser: topics, messages, groups, dead letters and pipelines; for a server also users and clients.
 
-    The log is a directory, a server or a Kafka cluster. The console is served by this command, only to this machine, until
-    Ctrl-C. The printed address contains a token that is valid once. A server has its own console at /console.
+    The log is a directory, a server or a Kafka cluster. The command serves the console to this machine only, until Ctrl-C. The
+    printed address contains a token that can be used only once. A server has its own console at /console.
 
     \b
     Examples:

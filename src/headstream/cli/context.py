@@ -29,9 +29,9 @@ _keep_secret_option = click.option(
 
 @click.group()
 def context() -> None:
-    """Named servers and logs, so that --url need not be given.
+    """Named URLs of servers and logs, used instead of --url.
 
-    Commands use --url, else HEADSTREAM_URL, else the context named by HEADSTREAM_CONTEXT, else the current context.
+    Commands use the first that is set of --url, HEADSTREAM_URL, the context named by HEADSTREAM_CONTEXT, and the current context.
 
     \b
     Examples:
@@ -75,10 +75,10 @@ def show(name: str, output: str) -> None:
 @_keep_secret_option
 @output_option
 def create(name: str, location: Context, *, keep_secret: bool, output: str) -> None:
-    """Store URL as NAME; the first context becomes the current context.
+    """Store URL as the context NAME; the first context becomes the current context.
 
-    A password or token in URL is stored with it, in a file that only you can read. Preferably omit it: commands then read it
-    from HEADSTREAM_PASSWORD, or ask for it.
+    A password or token in URL is stored too, in a file that only you can read. It is safer to omit the secret: commands then
+    read it from HEADSTREAM_PASSWORD, or ask for it.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ def create(name: str, location: Context, *, keep_secret: bool, output: str) -> N
 @_keep_secret_option
 @output_option
 def update(name: str, location: Context, *, keep_secret: bool, output: str) -> None:
-    """Change the URL of NAME; the stored secret of the old URL is deleted.
+    """Change the URL of the context NAME; the stored secret of the old URL is deleted.
 
     \b
     Example:
@@ -112,7 +112,7 @@ def update(name: str, location: Context, *, keep_secret: bool, output: str) -> N
 @_name_argument
 @output_option
 def use(name: str, output: str) -> None:
-    """Make NAME the current context, used if no --url is given.
+    """Make NAME the current context, which commands use without --url.
 
     \b
     Example:
@@ -127,7 +127,7 @@ def use(name: str, output: str) -> None:
 @_name_argument
 @output_option
 def delete(name: str, output: str) -> None:
-    """Delete NAME and its secret.
+    """Delete the context NAME and its secret.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`headstream convert`: converts a file of messages to another dialect, and reports the losses.
+"""`headstream convert`: converts a file of messages to another dialect, and reports values that would be lost.
 
 Input and output are bytes of one dialect, or `lines`: one JSON object per line, as written by export and read by import.
 """
@@ -54,8 +54,8 @@ def convert_(
 ) -> None:
     """Convert the messages of FILE, or of standard input, to another dialect.
 
-    Nothing is lost silently: a value that the other dialect cannot represent is an error that names it, unless --on-loss
-    accepts it. --report lists all such values in advance, in the form of --output.
+    No value is lost silently: if the other dialect cannot represent a value, the command fails with an error that names the
+    value, unless --on-loss accepts the loss. --report lists all such values in advance, in the format of --output.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`headstream demo`: the main use case on this machine, from a source database's changes to equal tables."""
+"""`headstream demo`: runs the main use case on this machine, from a source database's changes to Delta tables."""
 
 from __future__ import annotations
 
@@ -50,29 +50,29 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
     "--log",
     "log_only",
     is_flag=True,
-    help="Show only a log: typed headers, retries, a dead letter. Takes seconds, and needs no Java.",
+    help="Demonstrate only a log: typed headers, retries, a dead letter. Takes seconds and needs no Java.",
 )
 @click.option(
-    "--postgres", is_flag=True, help="Run the demo with a real PostgreSQL and a real Debezium, in temporary directories."
+    "--postgres", is_flag=True, help="Use a real PostgreSQL database and a real Debezium connector, in temporary directories."
 )
 @click.option(
     "--directory",
     type=LocalPath(),
     show_default="headstream-demo; with --log a temporary one",
-    help="Directory for the log, state and tables; deleted and created again.",
+    help="Directory for the log, state and tables; the results of an earlier demo are deleted first.",
 )
-@click.option("--seed", default=7, show_default=True, help="Seed of the simulated source.")
+@click.option("--seed", default=7, show_default=True, help="Seed for the random changes of the simulated source.")
 @click.option("--rows", default=1000, show_default=True, help="Rows per table in the full load.")
 @click.option("--transactions", default=4000, show_default=True, help="Number of transactions after the full load.")
-@click.option("--iceberg", "is_iceberg", is_flag=True, help="Also create an Iceberg table per Delta table, and compare both.")
+@click.option("--iceberg", "is_iceberg", is_flag=True, help="Create an Iceberg table for each Delta table, and compare both.")
 def demo(
     log_only: bool, postgres: bool, directory: Path | None, seed: int, rows: int, transactions: int, is_iceberg: bool
 ) -> None:
-    """Run the complete pipeline on this machine, in a minute; or with --log only a log, in seconds.
+    """Run the complete pipeline on this machine in about a minute, or with --log only a log in seconds.
 
     A simulated source database writes its changes, and some real Replicate messages, to a log in a directory.
-    A Spark pipeline applies them to Delta tables, which are then compared with the source's own final state. The metadata
-    of one table arrives late, so that its changes have to wait.
+    A Spark pipeline applies the changes to Delta tables, which are then compared with the final state of the source database.
+    The metadata of one table arrives late, so the changes of this table have to wait.
     """
     console = Console(highlight=False, soft_wrap=True)
     if log_only:
@@ -88,13 +88,13 @@ def demo(
         from headstream.cli.postgres_demo import run_postgres_demo
 
         if directory is not None:
-            raise click.UsageError("--postgres uses temporary directories; leave out --directory.")
+            raise click.UsageError("--postgres uses temporary directories: omit --directory.")
         run_postgres_demo(console)
         return
     directory = Path("headstream-demo") if directory is None else directory
     iceberg = _iceberg_settings(directory) if is_iceberg else None
     _prepare(directory)
-    console.print(f"[bold]1. The source[/] a database of {rows} rows a table and {transactions} transactions, seed {seed}")
+    console.print(f"[bold]1. The source[/] a database of {rows} rows per table and {transactions} transactions, seed {seed}")
     source = SourceDatabase(seed, rows=rows, transactions=transactions)
     messages = list(source.capture(CaptureOptions(late_metadata={_LATE_TABLE: "end"})))
     late = [m for m in messages if m.role == "metadata" and m.table == _LATE_TABLE]
@@ -126,17 +126,17 @@ def demo(
         stop(spark)
     changes, seconds = first.changes + second.changes, first.seconds + second.seconds
     tables = len(first.tables | second.tables)
-    console.print(f"\n{changes:,} changes into {tables} tables in {seconds:.1f} s: {changes / seconds:,.0f} a second")
+    console.print(f"\n{changes:,} changes into {tables} tables in {seconds:.1f} s: {changes / seconds:,.0f} per second")
     console.print(f"Tables: {directory / 'tables'}   log: headstream topic list --url {url}")
     if not equal:
-        raise click.ClickException("a table differs from the source")
+        raise click.ClickException("a Delta table differs from its source table")
 
 
 def _prepare(directory: Path) -> None:
-    """Recreate the demo's directory; an error if the demo did not create it."""
+    """Recreate the demo's directory; raise an error if the existing directory was not created by the demo."""
     if directory.exists() and any(directory.iterdir()) and not (directory / _MARKER).exists():
         raise InvalidInputError(
-            "the directory contains other files", where=str(directory), advice="Use another directory with --directory"
+            "the directory contains other files", where=str(directory), advice="Set another directory with --directory"
         )
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -209,7 +209,7 @@ def _read_iceberg(iceberg: IcebergSettings, tables: Path, schema: str, table: st
 def _compare(
     console: Console, spark: SparkSession, source: SourceDatabase, tables: Path, iceberg: IcebergSettings | None
 ) -> bool:
-    """Print each table next to the source's own final state; return whether all are equal."""
+    """Print each table beside its final state in the source; return whether all tables are equal."""
     from headstream.replicate.tables.tables import table_path
 
     shown = Table("table", "rows", "in source", "digest", "in source", "equal", *(["Iceberg"] if iceberg else []))
@@ -227,7 +227,7 @@ def _compare(
             equal = equal and all(answers)
             marks = ("[green]yes" if each else "[bold red]NO" for each in answers)
             shown.add_row(f"{schema}.{table}", *counts, digest[:12], expected[:12], *marks)
-    console.print("[bold]4. The tables[/] compared with the source's own final state")
+    console.print("[bold]4. The tables[/] compared with the final state of the source")
     console.print(shown)
     return equal
 

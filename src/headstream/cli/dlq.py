@@ -1,4 +1,4 @@
-"""`headstream dlq`: list, reasons, show, redrive, discard, for a log's topic or a Replicate pipeline's set-aside messages."""
+"""`headstream dlq`: list, reasons, show, redrive, discard, for a dead-letter topic or a Replicate pipeline's messages."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ _RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)/s")
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTopic:
-    """Dead letters of a topic of an open log; `states`: their states in the pipeline, None if the topic is not a pipeline's."""
+    """The dead letters of a topic; `states` are their states in the pipeline, None if the topic does not belong to a pipeline."""
 
     log: Client
     topic: str
     states: MessageStates | None
 
     def find(self, chosen: FilterInput) -> Iterator[ReceivedMessage]:
-        """Yield dead letters that can be redriven and discarded, and match a filter."""
+        """Yield the dead letters that match a filter and can be redriven or discarded."""
         from headstream.client.dead_letters.reading import iterate_dead_letters
 
         found = iterate_dead_letters(self.log, self.topic, chosen.where, chosen.on_error)
         return found if self.states is None else self.states.choose(found)
 
     def state_of(self, letter: ReceivedMessage) -> str:
-        """Return the state of a dead letter, as a text for display."""
+        """Return the state of a dead letter as a string for display."""
         return letter.state.name.lower() if self.states is None else self.states.state_of(letter.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterSource:
-    """Where a command finds dead letters: `url`, or the log of the pipeline of a checkpoint."""
+    """The source of a command's dead letters: the log at `url`, or the log of the pipeline with a checkpoint."""
 
     topic: str
     url: str
@@ -71,7 +71,7 @@ class DeadLetterSource:
 
     @contextmanager
     def open(self, *, is_plain: bool = False) -> Iterator[DeadLetterTopic]:
-        """Yield the dead letters, and close the log afterwards; `is_plain`: without the configured interceptors."""
+        """Yield the dead letters, and close the log afterwards. `is_plain` ignores the configured interceptors."""
         if self.checkpoint is None:
             with open_log(self.url, is_plain=is_plain) as log:
                 yield DeadLetterTopic(log, self.topic, None)
@@ -84,7 +84,7 @@ class DeadLetterSource:
                 yield DeadLetterTopic(log, self.topic, MessageStates(directory, self.topic))
 
     def ask(self, kind: Literal["redrive", "discard"], offsets: Iterable[int]) -> int | str:
-        """Request the pipeline to redrive or discard dead letters at ascending offsets; return the request's number or name."""
+        """Request that the pipeline redrive or discard dead letters at ascending offsets; return the request's number or name."""
         from headstream.core.model.offset_ranges import ranges_of
         from headstream.replicate.parked.message_states import REDRIVEN_STATES
         from headstream.replicate.parked.requests import ParkedRanges, Selection
@@ -95,7 +95,7 @@ class DeadLetterSource:
 
 
 def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --url, --checkpoint and --config to a command with the argument TOPIC, which gets them all as `source`."""
+    """Add --url, --checkpoint, --config and the argument TOPIC to a command, which receives all of them as `source`."""
 
     @functools.wraps(function)
     def with_source(topic: str, url: str | None, checkpoint: Place | None, **options: Any) -> Any:
@@ -108,7 +108,7 @@ def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def _parse_rate(text: str) -> float:
     found = _RATE.fullmatch(text.strip())
     if found is None or not float(found[1]):
-        raise InvalidInputError(f"{text!r} is not a rate", advice="Write 100/s")
+        raise InvalidInputError(f"{text!r} is not a rate", advice="Write messages per second, for example 100/s")
     return float(found[1])
 
 
@@ -118,7 +118,7 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Only count the d
 @click.group()
 def dlq() -> None:
     """Dead letters: messages that failed permanently, in their own topic. With --checkpoint: messages of a Replicate pipeline,
-    in the topic replicate/dead-letter or its delayed topic.
+    in the topic replicate/dead-letter or in the pipeline's delayed topic.
 
     \b
     Examples:
@@ -136,7 +136,7 @@ def dlq() -> None:
 @source_options
 @output_option
 def list_dead_letters(source: DeadLetterSource, count: int, chosen: FilterInput, output: str) -> None:
-    """List the dead letters of TOPIC: the origin, group and reason of each.
+    """List the dead letters of TOPIC with their origin, group and reason.
 
     \b
     Example:
@@ -191,7 +191,7 @@ def show(source: DeadLetterSource, number: int, offset: int, output: str) -> Non
         found = letters.log.poll(source.topic, number, start=offset, count=1, states=None)
     if not found or found[0].offset != offset:
         raise OffsetOutOfRangeError(
-            f"there is no message {offset} in partition {number}", where=source.topic, advice="List: `headstream dlq list`"
+            f"there is no message {offset} in partition {number}", where=source.topic, advice="See `headstream dlq list`"
         )
     letter = found[0]
     history = {name: _plain(letter, name) for name in _HISTORY}
@@ -220,7 +220,7 @@ def redrive(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, rate: 
       headstream dlq redrive replicate/dead-letter --checkpoint /data/checkpoint --where "hs.reason LIKE 'cut short%'"
     """
     if rate is not None and source.checkpoint is not None:
-        raise click.UsageError("--rate is not for --checkpoint: the pipeline merges what it redrives as one.")
+        raise click.UsageError("--rate cannot be used with --checkpoint: the pipeline applies all redriven messages together.")
     with source.open(is_plain=True) as letters:
         if chosen.explain(letters.log, output):
             return
@@ -231,7 +231,7 @@ def redrive(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, rate: 
 def _redrive(
     source: DeadLetterSource, letters: DeadLetterTopic, chosen: FilterInput, rate: float | None, *, is_dry: bool
 ) -> dict[str, Any]:
-    """Send dead letters back, or request it from their pipeline; return the members of the output."""
+    """Send dead letters back, or request this from their pipeline; return the members of the output."""
     from headstream.client.dead_letters.reading import place_of_origin
     from headstream.client.dead_letters.redriving import Redrive, RedriveCounts
 
@@ -257,8 +257,9 @@ def _redrive(
 @source_options
 @output_option
 def discard(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
-    """Mark dead letters of TOPIC for deletion: consumers and `dlq` skip them; they are removed within the
-    topic's grace. With --checkpoint the command sends a request to the pipeline, as redrive does.
+    """Mark dead letters of TOPIC for deletion; consumers and `dlq` skip marked messages.
+
+    They are removed after the deletion grace of the topic. With --checkpoint the command sends a request to the pipeline.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`headstream erase`: removes matching messages with their bytes, and lists the places that can still contain them."""
+"""`headstream erase`: removes matching messages from the disk, and lists the places that can still contain copies."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def erase(
 
     The segments that contain them are rewritten; offsets do not change. Messages that arrive during the command are not examined.
     To finish an interrupted erasure, run the command again. A message to which the filter cannot be applied is kept, and counted
-    as failed; with --on-filter-error raise it stops the command before anything is changed.
+    as failed; with --on-filter-error raise, such a message stops the command before anything is changed.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def erase(
     from headstream.connect import connect_plain
 
     if chosen.where is None:
-        raise click.UsageError("--where is required: name the messages to be erased.")
+        raise click.UsageError("--where is required: it selects the messages to erase.")
     with connect_plain(url) as log, ExitStack() as stack:
         if chosen._replace(states=None).explain(log, output):
             return
@@ -83,7 +83,7 @@ def erase(
 
 
 def _list_remains(url: str, letters: Sequence[str]) -> list[str]:
-    """Return the places that can still contain the messages' bytes, the most certain first."""
+    """Return the places that can still contain the messages' bytes, the most likely first."""
     remains = [f"dead letters in {name}: add --dead-letter {name}" for name in letters]
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -109,7 +109,7 @@ def _print(topic: str, found: Sequence[ErasedPartition], remains: list[str], dry
     print_object({"topic": topic, "dry_run": dry_run, **sums}, output)
     print_text("")
     print_objects(rows, _COLUMNS, output)
-    print_text("\nNot examined, or left:")
+    print_text("\nNot examined, or kept:")
     for line in remains:
         print_text(f"  {line}")
 
@@ -128,7 +128,7 @@ def _describe(each: ErasedPartition) -> dict[str, Any]:
 
 
 class _ProgressBar:
-    """The progress of an erasure on a terminal, nothing elsewhere; `stack` ends the display."""
+    """Shows the progress of an erasure on a terminal; `stack` ends the display. Without a terminal nothing is shown."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -152,7 +152,7 @@ class _ProgressBar:
         self._update(description=step, completed=done, total=total)
 
     def hide(self) -> None:
-        """End the display: a question or the report follows."""
+        """End the display before a question or the report is printed."""
         if self._hide is not None:
             self._hide()
             self._hide = self._update = None

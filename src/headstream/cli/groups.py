@@ -42,8 +42,8 @@ def group() -> None:
     """Consumer groups of a topic: their progress, and where they continue.
 
     A group exists from its creation or its first commit. On a server all consumers of a group share the topic's
-    partitions. In a directory the consumers of one process share them; consumers of the group in other processes wait until that
-    process has closed its consumers.
+    partitions. In a directory, only the consumers of one process share the partitions; consumers of the group in
+    other processes wait until that process has closed its consumers.
 
     \b
     Examples:
@@ -159,7 +159,9 @@ def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) ->
     """
     with open_log(url) as log:
         if any(found.name == name for found in log.groups(topic)):
-            raise AlreadyExistsError(f"the group {name!r} already exists", where=topic, advice="Use group seek to move it")
+            raise AlreadyExistsError(
+                f"the group {name!r} already exists", where=topic, advice="Use `group seek` to move its offsets"
+            )
         print_object(_summary(log.seek_group(topic, name, at)), output)
 
 

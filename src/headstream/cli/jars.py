@@ -1,4 +1,4 @@
-"""`headstream jars`: downloads the JVM's jars once."""
+"""`headstream jars`: downloads the jars for the JVM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--quiet", is_flag=True, help="Print only errors.")
-@click.option("--broker", is_flag=True, help="Download a Kafka broker too, for tests.")
+@click.option("--broker", is_flag=True, help="Also download a Kafka broker, for tests.")
 @click.option(
     "--with",
     "extras",
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> None:
     """Download the jars that Spark needs, if they are missing, and print their location.
 
-    HEADSTREAM_JARS names their folder, which can also contain jars that you have put there.
+    HEADSTREAM_JARS names the directory of the jars, which can also contain jars that you provide.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> Non
 
 @contextmanager
 def _progress(jar_set: JarSet, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function that shows the downloaded jars and bytes on a terminal, or None if there is none."""
+    """Yield a function that shows the downloaded jars and bytes on a terminal, or None if there is no terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

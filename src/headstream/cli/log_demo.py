@@ -1,4 +1,4 @@
-"""`headstream demo --log`: the first minute. A log, typed headers, a message that breaks its consumer, its dead letter."""
+"""`headstream demo --log`: a first look at a log, typed headers, and a message that fails and becomes a dead letter."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_log_demo(console: Console, directory: Path) -> None:
     console.print("\n[bold]6. Look around[/]")
     console.print(f"   headstream poll {_TOPIC} --url {url}")
     console.print(f"   headstream group show {_TOPIC} {_GROUP} --url {url}")
-    console.print(f"   headstream dlq redrive {_DEAD_LETTERS} --url {url}        sends the letter back")
+    console.print(f"   headstream dlq redrive {_DEAD_LETTERS} --url {url}        sends the dead letter back")
     console.print(f"   headstream server --data {directory}        serves the log to clients of Iggy and Kafka")
     console.print("   headstream demo        adds Spark and Delta tables")
 
@@ -62,7 +62,7 @@ def _show_headers(console: Console, log: Client) -> None:
 
 
 def _bill(console: Console, log: Client) -> None:
-    console.print(f"\n[bold]4. Process[/] them in the group {_GROUP!r}. One breaks the program: its product has no price.")
+    console.print(f"\n[bold]4. Process[/] them in the group {_GROUP!r}. One order fails: its product has no price.")
 
     def bill(message: ReceivedMessage) -> None:
         product, about = (message.payload or b"").decode(), f"order {message.headers['order']}, attempt {message.attempt}:"
@@ -82,7 +82,7 @@ def _bill(console: Console, log: Client) -> None:
 
 def _show_dead_letter(console: Console, log: Client) -> None:
     (letter,) = log.poll(_DEAD_LETTERS)
-    console.print(f"\n[bold]5. The dead letter[/] in {_DEAD_LETTERS} is the whole message, and says what happened:")
+    console.print(f"\n[bold]5. The dead letter[/] in {_DEAD_LETTERS} is the whole message, with the reason in its headers:")
     for name in ("order", REASON_HEADER, ATTEMPTS_HEADER, "hs.origin.topic", "hs.origin.partition", "hs.origin.offset"):
         console.print(f"   {name} = {letter.headers[name]!r}")
     place = int(letter.headers["hs.origin.partition"]), int(letter.headers["hs.origin.offset"])

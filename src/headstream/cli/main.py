@@ -1,9 +1,9 @@
-"""The program `headstream`: commands by name, each imported when it is called, and the handling of errors.
+"""The program `headstream`: handles errors, and imports each command when it is called.
 
-    exit code   0 success; 1 failure: the error is on standard error, without a traceback; 2 misuse
+    exit code   0 success; 1 failure, with a message on standard error and without a traceback; 2 misuse
                 130 ended by Ctrl-C, except where Ctrl-C is the normal end (tail, replicate run without --once)
 
-If the reader of standard output closes it, as `head` does, a command ends silently with 0.
+If the reader of standard output closes the pipe, as `head` does, a command ends silently with exit code 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headstream.errors import HeadstreamError, InvalidOptionError, InvalidUrlErr
 
 
 class LazyCommand(NamedTuple):
-    """A command's module, function, and line in --help."""
+    """The module and function of a command, and its line in --help."""
 
     module: str
     function: str
@@ -77,20 +77,20 @@ _INTERRUPTED: Final = 130
 
 
 class Failure(click.ClickException):
-    """An error that is printed and ends the program with 1."""
+    """An error that is printed and ends the program with exit code 1."""
 
 
 class Misuse(Failure):
-    """An invalid command line: ends the program with 2."""
+    """An invalid command line, which ends the program with exit code 2."""
 
     exit_code = 2
 
 
 class LazyGroup(click.Group):
-    """The commands of COMMANDS, imported on demand; converts errors to a text and an exit code."""
+    """Imports the commands of COMMANDS on demand, and converts errors to messages and exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return every command's name, in the order of --help."""
+        """Return the names of all commands, in the order of --help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -132,7 +132,7 @@ def _explain_missing(error: ModuleNotFoundError) -> Exception:
 
 
 def _discard_output() -> None:
-    """Redirect standard output to /dev/null, so that the flush at exit does not fail."""
+    """Redirect standard output to /dev/null, so that flushing at exit does not fail."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -153,7 +153,7 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
     is_eager=True,
     expose_value=False,
     callback=_show_version,
-    help="Show the version, and whether the kernels run compiled.",
+    help="Show the version, and whether compiled kernels are used.",
 )
 def cli() -> None:
     """Message streaming with typed headers, from producer to lakehouse.

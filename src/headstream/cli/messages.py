@@ -1,4 +1,4 @@
-"""`headstream send`, `poll` and `tail`: messages one by one."""
+"""`headstream send`, `poll` and `tail`: send and show individual messages."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _TAIL_COUNT: Final = 1000
 @topic_argument
 @click.argument("payload", required=False)
 @click.option("--key", help="Key of the message: messages with the same key are stored in the same partition.")
-@click.option("--partition", type=PARTITION, help="Partition number, from 1. [default: by the key, or the emptiest partition]")
+@click.option("--partition", type=PARTITION, help="Partition number, from 1. [default: chosen by the key, or the emptiest]")
 @click.option(
     "--header",
     "headers",
     multiple=True,
     type=Checked("k=kind:value", parse_header),
-    help="Typed header, as attempt=uint8:3; repeatable.",
+    help="Typed header, for example attempt=uint8:3; repeatable.",
 )
 @click.option(
     "--id",
@@ -61,7 +61,7 @@ _TAIL_COUNT: Final = 1000
 )
 @click.option("--null", "is_null", is_flag=True, help="Send a null payload, to a topic with wide limits.")
 @click.option("--lines", "by_line", is_flag=True, help="Send every line of standard input as a message.")
-@click.option("--key-delimiter", metavar="TEXT", help="With --lines: use the part of a line before the first TEXT as its key.")
+@click.option("--key-delimiter", metavar="TEXT", help="With --lines: the part of a line before the first TEXT is the key.")
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Number of times to send the message.")
 @url_option
 @output_option
@@ -81,8 +81,8 @@ def send(
 ) -> None:
     """Send PAYLOAD to TOPIC, which must exist; without PAYLOAD, or with -, standard input is sent.
 
-    A header is k=value (a string) or k=kind:value, of one of the kinds raw (base64), string, bool, int8 to int128, uint8
-    to uint128, float32, float64, and for topics with wide limits null and char.
+    A header is k=value (a string) or k=kind:value. The kinds are raw (base64), string, bool, int8 to int128, uint8 to uint128,
+    float32 and float64; topics with wide limits also accept null and char.
 
     \b
     Examples:
@@ -92,11 +92,11 @@ def send(
       headstream send shop/orders --lines --key-delimiter : < keyed.txt
     """
     if is_null and (payload is not None or by_line):
-        raise click.UsageError("--null is the payload: omit PAYLOAD.")
+        raise click.UsageError("--null sends a null payload: omit PAYLOAD.")
     if by_line and payload not in (None, "-"):
         raise click.UsageError("--lines reads standard input: omit PAYLOAD.")
     if key_delimiter is not None and (not by_line or key is not None or not key_delimiter):
-        raise click.UsageError("--key-delimiter takes keys from lines: use it with --lines, without --key, and not empty.")
+        raise click.UsageError("--key-delimiter requires --lines and a delimiter that is not empty, and excludes --key.")
     given = _encode_text(key)
     with open_log(url) as log:
         found = log.topic(topic)
@@ -131,11 +131,11 @@ def send(
     default="first",
     show_default=True,
     help="Where to start: an offset, a time, an age (-1h), first (oldest message), last (newest message), or next (after the "
-    "last message that next has shown).",
+    "last message shown by next).",
 )
 @until_option
 @click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="Maximum number of messages.")
-@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="Show the newest N, like --offset last --count N.")
+@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="Show the newest N, as with --offset last --count N.")
 @click.option(
     "--consumer",
     type=Checked("name", lambda text: check_name(text, "consumer")),
@@ -199,7 +199,7 @@ def _poll_until(
     count: int,
     chosen: FilterInput,
 ) -> Iterator[ReceivedMessage]:
-    """Iterate over up to `count` messages before a place, partition by partition."""
+    """Yield at most `count` messages before an offset or time, partition by partition."""
     numbers = [place.number for place in log.topic(topic).partitions] if partition is None else [partition]
     left = count
     for number in numbers:
@@ -243,7 +243,7 @@ def tail(
     url: str,
     form: MessageForm,
 ) -> None:
-    """Show messages of TOPIC as they arrive, until Ctrl-C, which ends it with exit code 0.
+    """Show messages of TOPIC as they arrive, until Ctrl-C; the exit code is then 0.
 
     \b
     Examples:
@@ -254,9 +254,9 @@ def tail(
       headstream tail shop/orders --where "tenant = 'acme' AND NOT is_test"
     """
     if newest is not None and chosen.where is not None:
-        raise click.UsageError("--last excludes --where: begin at a time, as in --from -1h.")
+        raise click.UsageError("--last excludes --where: start at a time, for example --from -1h.")
     if newest is not None and group is not None:
-        raise click.UsageError("--last excludes --group, which continues from its commits.")
+        raise click.UsageError("--last excludes --group: a group continues from its committed offsets.")
     begin = PollingStrategy.last() if newest is not None else start
     try:
         with open_log(url) as log, ExitStack() as stack:
@@ -273,7 +273,7 @@ def tail(
 def _newest_before(
     log: Client, topic: str, ends: dict[int, int], states: tuple[str, ...] | None, count: int
 ) -> list[ReceivedMessage]:
-    """Return the newest messages before the consumer's start, so that none is shown twice."""
+    """Return the newest messages before the consumer's start, so that no message is shown twice."""
     found: list[ReceivedMessage] = []
     for number, end in ends.items():
         polled = log.poll(topic, number, start="last", count=count, states=states)
@@ -301,7 +301,7 @@ def _split_key(line: bytes, delimiter: bytes) -> tuple[bytes, bytes]:
     key, found, payload = line.partition(delimiter)
     if not found:
         raise InvalidInputError(
-            f"the line has no {delimiter.decode(errors='replace')!r}", advice="Write KEY, the delimiter, PAYLOAD"
+            f"the line has no {delimiter.decode(errors='replace')!r}", advice="Write the key, the delimiter and the payload"
         )
     return key, payload
 
@@ -324,7 +324,7 @@ def _encode_text(text: str | None) -> bytes | None:
 
 
 def _choose_partition(topic: Topic, producer: Producer, key: bytes | None, partition: int | None) -> int:
-    """Return a message's partition: by default the emptiest, since a process that sends one message cannot alternate."""
+    """Return a message's partition; by default the partition with the fewest messages, since one message cannot alternate."""
     if partition is not None:
         return partition
     if key is not None:

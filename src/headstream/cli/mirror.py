@@ -1,4 +1,4 @@
-"""`headstream mirror`: copies topics from any log to any other."""
+"""`headstream mirror`: copies topics from one log to another log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _parse_rate(text: str) -> int:
 @click.option(
     "--topics", multiple=True, metavar="TOPIC", help="Topic or pattern, for example 'shop/*'; repeatable. All topics by default."
 )
-@click.option("--once", is_flag=True, help="End when the messages that exist at the start are copied.")
+@click.option("--once", is_flag=True, help="End when all messages that exist at the start are copied.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and copy nothing.")
 @click.option("--rate", type=Checked("size", _parse_rate), help="Maximum bytes per second, for example 10MB.")
 @click.option(
@@ -51,7 +51,7 @@ def _parse_rate(text: str) -> int:
 @click.option("--metrics", type=LocalPath(directory=False), metavar="FILE", help="Write OpenMetrics to FILE every few seconds.")
 @click.option("--metrics-otlp", is_flag=True, help="Send metrics to the OpenTelemetry collector at OTEL_EXPORTER_OTLP_ENDPOINT.")
 @click.option("--source-name", metavar="NAME", help="Name of SRC in the header hs.mirror, instead of its identity.")
-@click.option("--target-name", metavar="NAME", help="Name of DST, instead of its identity.")
+@click.option("--target-name", metavar="NAME", help="Name of DST in hs.mirror, instead of its identity.")
 @output_option
 def mirror(
     source: str,
@@ -67,11 +67,11 @@ def mirror(
     target_name: str | None,
     output: str,
 ) -> None:
-    """Copy topics from the log SRC to the log DST: URLs of any kind, or names of contexts.
+    """Copy topics from the log SRC to the log DST, which are URLs of any kind or names of contexts.
 
-    Keys, headers, ids, times and states are kept; missing topics are created. After any interruption the same command
-    continues, and copies no message twice. It runs until Ctrl-C or SIGTERM, which end it after a checkpoint; a second signal
-    ends it immediately, which is safe. Do not run two mirrors of the same logs and topics at the same time.
+    Keys, headers, ids, times and states are kept; missing topics are created. If the command is interrupted, run it again: it
+    continues and copies no message twice. Ctrl-C or SIGTERM ends the command after a checkpoint; a second signal ends it
+    immediately, which is safe. Do not run two mirrors of the same logs and topics at the same time.
 
     Messages that originate in DST are not copied back, so mirrors in both directions do not loop.
 
@@ -136,7 +136,7 @@ def _print_plan(plan: MirrorPlan, output: str) -> None:
 
 
 def _progress(stack: ExitStack, total: int | None, metrics: MetricsOutput) -> Callable[[MirrorStats], None]:
-    """Return a function that shows a mirror's progress on a terminal, and writes its metrics."""
+    """Return a function that shows a mirror's progress on a terminal and writes its metrics."""
     show: Callable[[MirrorStats], None] = _show_on_terminal(stack, total) if sys.stderr.isatty() else lambda _: None
 
     def report(stats: MirrorStats) -> None:
@@ -167,7 +167,7 @@ def _show_on_terminal(stack: ExitStack, total: int | None) -> Callable[[MirrorSt
 
 @contextmanager
 def _stopped_by_signals(run: Mirror) -> Iterator[None]:
-    """Make the first Ctrl-C or SIGTERM stop a mirror after a checkpoint, and the second signal end the program immediately."""
+    """Install signal handlers: the first Ctrl-C or SIGTERM stops a mirror after a checkpoint, and the second ends the program."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     came: list[int] = []
 

@@ -63,7 +63,7 @@ def show(topic: str, number: int, url: str, output: str) -> None:
     with open_log(url) as log:
         found = next((each for each in log.topic(topic).partitions if each.number == number), None)
     if found is None:
-        raise PartitionNotFoundError(f"there is no partition {number}", where=topic, advice="Run: headstream partition list")
+        raise PartitionNotFoundError(f"there is no partition {number}", where=topic, advice="See `headstream partition list`")
     print_object(describe_partition(found), output)
 
 
@@ -90,7 +90,7 @@ def create(topic: str, count: int, url: str, output: str) -> None:
 @url_option
 @output_option
 def delete(topic: str, count: int, yes: bool, url: str, output: str) -> None:
-    """Delete the highest numbered partitions of TOPIC with their messages, immediately and permanently.
+    """Delete the highest-numbered partitions of TOPIC with their messages, immediately and permanently.
 
     \b
     Example:
@@ -117,7 +117,7 @@ _partition_option = click.option(
 @url_option
 @output_option
 def states(topic: str, number: int, offset: int | None, url: str, output: str) -> None:
-    """List the messages of a partition of TOPIC that are not available, with the reasons; or the state of one message.
+    """List the messages of a partition of TOPIC that are not available, with reasons; with --offset, show one message.
 
     \b
     Examples:
@@ -138,11 +138,11 @@ def states(topic: str, number: int, offset: int | None, url: str, output: str) -
 @click.argument("offsets", type=click.IntRange(0), nargs=-1, required=True)
 @_partition_option
 @click.option("--reason", default="", help="Reason stored with the state change, up to 1000 bytes.")
-@click.option("--by", default="", help="Author stored with the state change; on a server the logged-in user.")
+@click.option("--by", default="", help="Author stored with the state change; a server stores the logged-in user instead.")
 @url_option
 @output_option
 def set_state(topic: str, state: int, offsets: tuple[int, ...], number: int, reason: str, by: str, url: str, output: str) -> None:
-    """Set the STATE of the messages at OFFSETS of a partition of TOPIC: by default consumers receive only available messages.
+    """Set the STATE of the messages at OFFSETS in a partition of TOPIC; by default, consumers receive only available messages.
 
     \b
     Examples:
@@ -156,7 +156,7 @@ def set_state(topic: str, state: int, offsets: tuple[int, ...], number: int, rea
 
 
 def describe_partition(found: Partition) -> dict[str, Any]:
-    """Return the members of a partition's output, by PARTITION_COLUMNS."""
+    """Return the members of a partition's output; PARTITION_COLUMNS lists them."""
     return {
         "partition": found.number,
         "first_offset": found.first_offset,

@@ -1,4 +1,4 @@
-"""`headstream demo --postgres`: a real PostgreSQL, whose changes a real Debezium sends, becomes Delta tables that equal it."""
+"""`headstream demo --postgres`: Debezium sends the changes of a PostgreSQL database, which are applied to Delta tables."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ _SAMPLE: Final = "SELECT id, name, feels, score, length(portrait) AS portrait_by
 
 
 def run_postgres_demo(console: Console) -> None:
-    """Run the demo, print the tables beside PostgreSQL's tables, and remove all files.
+    """Run the demo, print the Delta tables beside PostgreSQL's tables, and remove all files.
 
     Raises:
-        EnvironmentSetupError: PostgreSQL or Java is missing; the text names the package to install.
+        EnvironmentSetupError: PostgreSQL or Java is missing; the message names the package to install.
         ClickException: a table differs.
     """
     settings = {"wal_level": "logical"}
@@ -77,7 +77,7 @@ def run_postgres_demo(console: Console) -> None:
 
 
 def _change(console: Console, source: PostgresServer, server: LocalServer) -> None:
-    """Make Debezium send a snapshot and some changes."""
+    """Change the source, so that Debezium sends a snapshot and some changes."""
     console.print(
         f"[bold]2. Debezium[/] sends its changes to Headstream's listener for Kafka's clients, port {server.kafka_address[1]}"
     )
@@ -106,8 +106,8 @@ def _apply(console: Console, directory: Path, source: PostgresServer, server: Lo
     finally:
         stop(spark)
     if not is_equal:
-        raise click.ClickException("a table differs from PostgreSQL's")
-    console.print("\nThe servers are stopped, and their directories removed.")
+        raise click.ClickException("a Delta table differs from its PostgreSQL table")
+    console.print("\nThe servers were stopped, and their directories were removed.")
 
 
 def _run(spark: SparkSession, directory: Path, url: str) -> Summary:
@@ -127,7 +127,7 @@ def _run(spark: SparkSession, directory: Path, url: str) -> Summary:
 
 
 def _compare(console: Console, spark: SparkSession, directory: Path, source: PostgresServer) -> bool:
-    """Print the comparison of each table with PostgreSQL's table, as by `replicate compare`; return whether all are equal."""
+    """Compare each table with PostgreSQL's table, as `replicate compare` does; print and return whether all are equal."""
     from headstream.replicate.compare.source_database import JdbcAccess
     from headstream.replicate.compare.tables import compare_tables
     from headstream.replicate.settings.table_settings import TableRules

@@ -1,4 +1,4 @@
-"""`headstream server`: serves a log over TCP, HTTP, QUIC and Kafka's protocol until a signal ends it."""
+"""`headstream server`: serves a log over TCP, HTTP, QUIC and Kafka's protocol until a signal arrives."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 @click.option("--http", metavar="HOST:PORT", help="Address of the HTTP listener.  [default: 127.0.0.1:3000]")
 @click.option("--quic", metavar="HOST:PORT", help="QUIC address, for example 127.0.0.1:8080; off by default.")
 @click.option("--kafka", metavar="HOST:PORT", help="Address for Kafka clients, for example 127.0.0.1:9092; off by default.")
-@click.option("--kafka-user", metavar="NAME", help="User as which Kafka clients without a login act.  [default: refuse them]")
+@click.option("--kafka-user", metavar="NAME", help="User of Kafka clients that do not log in.  [default: refuse them]")
 @click.option("--config", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with settings.")
 @click.option(
     "-c", "--config-provider", type=click.Choice(["file"]), hidden=True, help="Accepted for Iggy's command line; no effect."
 )
-@click.option("--fresh", is_flag=True, help="Remove the log in DIR first; requires --data or its setting.")
+@click.option("--fresh", is_flag=True, help="Delete the existing log first; requires --data or the setting system.path.")
 @click.option("--console/--no-console", default=None, help="Serve the console at /console.  [default: on loopback addresses]")
 @click.option(
     "--pipeline", "pipelines", multiple=True, metavar="CHECKPOINT",
-    help="Show the Replicate pipeline with this checkpoint in the console; can be repeated.",
+    help="Checkpoint of a Replicate pipeline to show in the console; repeatable.",
 )  # fmt: skip
 @click.option(
     "--schemas",
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
-    help="Answer HTTP requests for this host name, for example a proxy's name; can be repeated.",
+    help="Accept HTTP requests for this host name, for example the name of a proxy; repeatable.",
 )  # fmt: skip
-@click.option("--no-http", is_flag=True, help="Do not listen for HTTP.")
+@click.option("--no-http", is_flag=True, help="Disable the HTTP listener.")
 @click.option("--allow-default-password", is_flag=True, help="Listen on non-local addresses even with the default password iggy.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.  [default: text]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Minimum log level.  [default: info]")
 def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> None:
     """Serve a log over TCP, HTTP and QUIC to Headstream, Iggy and Kafka clients.
 
-    The addresses are printed once it is ready, and written to DIR/runtime/current_config.toml. Log lines go to standard error.
+    When the server is ready, its addresses are printed and written to DIR/runtime/current_config.toml. It logs to standard error.
     SIGTERM or Ctrl-C stops the server gracefully; a second signal stops it immediately.
 
     The first start creates the user iggy with the password iggy, unless IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD are set.
-    Every setting of the file can be an environment variable, as in IGGY_TCP_ADDRESS or HEADSTREAM_MAX_CONNECTIONS. Variables
-    can be in the file .env of the working directory, or in the file named by IGGY_ENV_PATH.
+    Every setting of the file can be set by an environment variable, such as IGGY_TCP_ADDRESS or HEADSTREAM_MAX_CONNECTIONS.
+    Variables are also read from the file .env in the working directory, or from the file named by IGGY_ENV_PATH.
 
     \b
     Examples:

@@ -62,7 +62,7 @@ def show(stream: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def create(stream: str, url: str, output: str) -> None:
-    """Create a stream; creating a topic creates its stream too.
+    """Create a stream; `topic create` also creates a missing stream.
 
     \b
     Example:
@@ -74,7 +74,7 @@ def create(stream: str, url: str, output: str) -> None:
 
 @stream.command()
 @stream_argument
-@click.option("--name", required=True, type=Checked("name", lambda text: check_name(text, "stream")), help="New name, unique.")
+@click.option("--name", required=True, type=Checked("name", lambda text: check_name(text, "stream")), help="New, unique name.")
 @url_option
 @output_option
 def update(stream: str, name: str, url: str, output: str) -> None:

@@ -16,7 +16,7 @@ _name_argument = click.argument("name")
 
 @click.group()
 def token() -> None:
-    """Personal access tokens, with which your programs log in instead of your password.
+    """Personal access tokens: your programs log in with a token instead of your password.
 
     \b
     Examples:
@@ -29,7 +29,7 @@ def token() -> None:
 @url_option
 @output_option
 def list_tokens(url: str, output: str) -> None:
-    """List your tokens by name; a token itself is shown only when it is created.
+    """List the names of your tokens; the token itself is shown only when it is created.
 
     \b
     Example:
@@ -54,7 +54,7 @@ def show(name: str, url: str, output: str) -> None:
     with open_log(url) as log:
         found = next((each for each in log.server.tokens() if each.name == name), None)
     if found is None:
-        raise NotFoundError(f"there is no token {name!r}", advice="Run: headstream token list")
+        raise NotFoundError(f"there is no token {name!r}", advice="See `headstream token list`")
     print_object(_describe(found.name, found.expires_us or None, output), output)
 
 
@@ -88,7 +88,7 @@ def create(name: str, expires_in_us: int | None, url: str, output: str) -> None:
 @url_option
 @output_option
 def delete(name: str, url: str, output: str) -> None:
-    """Delete one of your tokens; logins with it are rejected from now on.
+    """Delete one of your tokens; logins with the token are then rejected.
 
     \b
     Example:

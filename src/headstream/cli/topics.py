@@ -23,7 +23,7 @@ _COLUMNS = ("name", "id", "limits", "partitions", "messages", "size_bytes")
 
 @click.group()
 def topic() -> None:
-    """Topics: messages in partitions, named stream/topic.
+    """Topics: named stream/topic, each with messages in partitions.
 
     \b
     Examples:
@@ -84,7 +84,7 @@ def show(topic: str, url: str, output: str) -> None:
     default=Fsync.INTERVAL.value,
     show_default=True,
     help="When messages are synced to the disk. always: before they are acknowledged; interval: within a second; "
-    "never: by the operating system.",
+    "never: when the operating system writes them.",
 )
 @creating_options
 @click.option("--if-not-exists", is_flag=True, help="Leave an existing topic of that name unchanged.")

@@ -1,4 +1,4 @@
-"""`headstream import` and `export`: messages from and to files, one JSON object per line."""
+"""`headstream import` and `export`: read messages from files and write messages to files, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
-@click.option("--topic", type=Checked("topic", lambda text: str(TopicName.parse(text))), help="Topic of lines without a topic.")
+@click.option("--topic", type=Checked("topic", lambda text: str(TopicName.parse(text))), help="Topic for lines without a topic.")
 @click.option("--bad-lines", type=LocalPath(directory=False), metavar="FILE", help="Write bad lines to FILE and continue.")
 @click.option(
     "--partitions",
@@ -61,16 +61,16 @@ if TYPE_CHECKING:
 @url_option
 @output_option
 def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: int, limits: str, url: str, output: str) -> None:
-    """Send the messages of FILE, one JSON object per line as written by export; missing topics are created.
+    """Send the messages in FILE, one JSON object per line as written by export; missing topics are created.
 
-    The progress is saved in FILE.progress. After any interruption the same command continues from there and sends no
-    message twice; when FILE has grown, it imports the new lines. With -, standard input is first read completely into a
-    temporary file; its progress is not saved, so repeating the command sends all messages again.
+    The progress is saved in FILE.progress. If the command is interrupted, run it again: it continues and sends no message twice.
+    If FILE has grown, it imports the new lines. With -, standard input is first read completely into a temporary file; the
+    progress is not saved, so repeating the command sends all messages again.
 
-    A bad line stops the import with exit code 1 and its number; --bad-lines collects such lines instead.
+    A bad line stops the import with exit code 1 and an error that names the line; --bad-lines collects such lines instead.
 
-    A line's timestamp_us becomes the header hs.timestamp; its state is set right after it is sent; a checksum that does not
-    match the payload makes the line invalid; the offset is ignored.
+    The timestamp_us of a line becomes the header hs.timestamp. The state is set right after the message is sent. A checksum that
+    does not match the payload makes the line invalid. The offset is ignored.
 
     \b
     Examples:
@@ -161,7 +161,7 @@ def _read_all(
     until: PollingStrategy | None,
     options: ConsumerOptions,
 ) -> Iterator[ReceivedMessage]:
-    """Iterate over a topic's messages up to its partitions' current ends, without later messages."""
+    """Yield a topic's messages up to the current end of each partition, without later messages."""
     for number in sorted(set(partitions)) or ends:
         end = ends.get(number)
         if start.kind is PollingKind.OFFSET and end is not None and start.value >= end:
@@ -175,7 +175,7 @@ def _read_all(
 
 
 def _with_count(messages: Iterator[ReceivedMessage], places: Iterable[Partition], stack: ExitStack) -> Iterator[ReceivedMessage]:
-    """Iterate over messages and show the progress on a terminal."""
+    """Yield the messages and show the progress on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -199,7 +199,7 @@ _AGAIN: Final = (
 
 
 def _spool_input(stack: ExitStack) -> Path:
-    """Return a temporary file with all of standard input: an import reads its lines more than once."""
+    """Copy standard input to a temporary file, because an import reads its lines more than once."""
     file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headstream-import-"))) / "standard-input"
     with file.open("wb") as spool:
         shutil.copyfileobj(sys.stdin.buffer, spool)

@@ -52,7 +52,7 @@ def list_users(url: str, output: str) -> None:
 @url_option
 @output_option
 def show(name: str, url: str, output: str) -> None:
-    """Show one user and its permissions.
+    """Show one user, with permissions.
 
     \b
     Example:
@@ -90,7 +90,7 @@ def create(name: str, allow: tuple[Grant, ...], *, inactive: bool, url: str, out
 @user.command()
 @_name_argument
 @click.option("--name", "new_name", metavar="NAME", help="New name of the user.")
-@click.option("--active/--inactive", "is_active", default=None, help="Whether the user can log in.")
+@click.option("--active/--inactive", "is_active", default=None, help="Allow or forbid logins of the user.")
 @url_option
 @output_option
 def update(name: str, new_name: str | None, *, is_active: bool | None, url: str, output: str) -> None:
@@ -113,7 +113,7 @@ def update(name: str, new_name: str | None, *, is_active: bool | None, url: str,
 @url_option
 @output_option
 def permissions(name: str, allow: tuple[Grant, ...], url: str, output: str) -> None:
-    """Replace a user's permissions; without --allow the user has no permissions.
+    """Replace a user's permissions; without --allow, all permissions are removed.
 
     \b
     Example:
@@ -150,7 +150,7 @@ def password(name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def delete(name: str, yes: bool, url: str, output: str) -> None:
-    """Delete a user and its tokens.
+    """Delete a user and the user's tokens.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`headstream verify`: checks that all stored data is intact; with --repair, makes the safe repairs."""
+"""`headstream verify`: checks that all stored data is intact; with --repair, makes safe repairs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _MEMBERS: Final = ("from_offset", "until_offset", "from_byte", "until_byte")
 @click.argument("directory", required=False, metavar="[DIR]")
 @click.option("--url", envvar="HEADSTREAM_URL", show_envvar=True, metavar="URL", help="URL of the log, instead of DIR.")
 @click.option("--repair", is_flag=True, help="Lock the log for writing, make the safe repairs, and check again; deletes nothing.")
-@click.option("--accept-loss", is_flag=True, help="With --repair: create the missing directories of partitions, empty.")
+@click.option("--accept-loss", is_flag=True, help="With --repair: create missing partition directories, empty.")
 @output_option
 @click.pass_context
 def verify(context: click.Context, directory: str | None, url: str | None, repair: bool, accept_loss: bool, output: str) -> None:
     """Check the log in DIR: its marker, catalog and directories, every index entry, and the checksums of every send and payload.
 
-    It only reads, and can run while the log is in use. Each finding has its location, its meaning and
-    advice. Notes are not damage: remains of an ordinary crash, or files that were set aside.
+    The command only reads, and can run while the log is in use. Each finding has a location, an explanation and advice.
+    Notes are not damage: they report remains of an ordinary crash, or files that were set aside.
 
     Exit code: 0 intact, 1 damaged, 2 misuse.
 
@@ -48,7 +48,7 @@ def verify(context: click.Context, directory: str | None, url: str | None, repai
     from headstream.log.system.files import OsFiles
 
     if accept_loss and not repair:
-        raise click.UsageError("--accept-loss is an option of --repair.", context)
+        raise click.UsageError("--accept-loss requires --repair.", context)
     root = _root(directory, url)
     try:
         verification = Verification(root, OsFiles())
@@ -71,7 +71,7 @@ def _root(directory: str | None, url: str | None) -> str:
     if directory is not None:
         return directory
     if not url:
-        raise click.UsageError("No log given: give DIR or --url, or set HEADSTREAM_URL.")
+        raise click.UsageError("No log specified: specify DIR or --url, or set HEADSTREAM_URL.")
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         raise click.UsageError(
@@ -120,7 +120,7 @@ def _span(finding: dict[str, Any]) -> str:
 
 @contextmanager
 def _progress(size_bytes: Callable[[], int]) -> Iterator[Callable[[int], None]]:
-    """Yield a callback for the number of checked bytes; on a terminal it shows a bar."""
+    """Yield a callback for the number of checked bytes, which shows a progress bar on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""Arguments: parse the topics, start positions, partitions, states and committers that users pass."""
+"""Arguments: parses topics, start positions, partitions, states and committers that users pass."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ StatesInput = Iterable[str | int] | None
 
 
 def topic_name(name: str | TopicName, transport: Transport | None = None) -> TopicName:
-    """Parse `stream/topic`; InvalidInputError if invalid. A transport can have topics whose names have no slash."""
+    """Parse `stream/topic`; InvalidInputError if invalid. Some transports (Kafka) also accept topic names without a slash."""
     if isinstance(name, TopicName):
         return name
     if not isinstance(name, str):
-        raise InvalidInputError(f"{name!r} is not a topic", advice="Write stream/topic, as in shop/orders")
+        raise InvalidInputError(f"{name!r} is not a topic", advice="Write stream/topic, for example shop/orders")
     if "/" not in name and isinstance(transport, TopicNaming):
         return transport.topic_name(name)
     return TopicName.parse(name)
@@ -105,7 +105,8 @@ def start_of(start: StartInput, now_us: int | None = None) -> PollingStrategy:
     """Return the polling strategy of a start position.
 
     Args:
-        start: As StartInput. A datetime without a zone is local time, as in datetime.timestamp(); ISO text without a zone is UTC.
+        start: See StartInput. Without a time zone, a datetime is local time, as in datetime.timestamp(), and an ISO string is
+            UTC.
         now_us: Microseconds since 1970 UTC; None reads the clock.
     """
     if isinstance(start, PollingStrategy):
@@ -139,7 +140,7 @@ def _since(when: datetime) -> PollingStrategy:
 
 def _no_start(start: object) -> InvalidInputError:
     return InvalidInputError(
-        f"{start!r} is not a start position",
+        f"{start!r} is not a valid start position",
         advice="Use an offset, first, last, next, a time such as 2026-01-31T12:00:00Z or a datetime, or -1h or a timedelta",
     )
 
@@ -152,7 +153,7 @@ def message_id_of(message_id: MessageIdInput) -> int:
         return parse_message_id(message_id)
     if type(message_id) is not int or not 0 <= message_id < 1 << 128:
         raise InvalidInputError(
-            f"{message_id!r} is not a message id", advice="Pass an unsigned 128-bit number, a uuid.UUID or its text"
+            f"{message_id!r} is not a message id", advice="Pass an unsigned 128-bit number, a uuid.UUID or a UUID as a string"
         )
     return message_id
 
@@ -160,10 +161,10 @@ def message_id_of(message_id: MessageIdInput) -> int:
 def choice_of(
     partition: int | Partitioning, key: bytes | None, topic: TopicName, numbers: range
 ) -> tuple[int | None, bytes | None]:
-    """Return a message's partition or None, and the key to hash otherwise or None: then partitions rotate.
+    """Return the partition of a message, and the key to hash if the partition is None. If both are None, partitions rotate.
 
     Raises:
-        PartitionNotFoundError: `numbers`, the topic's partitions, lacks the partition.
+        PartitionNotFoundError: the partition is not in `numbers`, the topic's partitions.
     """
     number: object = partition
     if isinstance(partition, Partitioning):
@@ -172,7 +173,7 @@ def choice_of(
         number = int.from_bytes(partition.value, "little")
     if type(number) is not int:
         raise InvalidInputError(
-            f"{partition!r} is not a partition", where=str(topic), advice=f"Pass a number from {numbers[0]}, or a hs.Partitioning"
+            f"{partition!r} is not a partition", where=str(topic), advice=f"Pass a number from {numbers[0]} or hs.Partitioning"
         )
     if number not in numbers:
         raise PartitionNotFoundError(
@@ -182,33 +183,33 @@ def choice_of(
 
 
 def committer_of(group: str | None, name: str | None) -> OffsetOwner | None:
-    """Return the committer: a group, a single consumer, or None; InvalidOptionError if both are given."""
+    """Return the owner of committed offsets: a group, a single consumer, or None; InvalidOptionError if both are given."""
     if group is not None and name is not None:
-        raise InvalidOptionError("a consumer has a group or a name, not both", advice="Leave one out")
+        raise InvalidOptionError("a consumer must not have both a group and a name", advice="Set one of them")
     if group is not None:
         return OffsetOwner.group(group)
     return None if name is None else OffsetOwner.named(name)
 
 
 def state_codes(states: StatesInput) -> frozenset[int] | None:
-    """Return the codes of states, None for all; InvalidInputError if a name is unknown, or the list is empty."""
+    """Return the codes of states, None for all states; InvalidInputError if a name is unknown or the list is empty."""
     if states is None:
         return None
     if isinstance(states, (str, int)):
         states = (states,)
     codes = frozenset(parse_state(state) if isinstance(state, str) else int(state) for state in states)
     if not codes:
-        raise InvalidOptionError("no state is named", advice='Use states=("available",), or None for all')
+        raise InvalidOptionError("states is empty", advice='Use states=("available",), or None for all')
     return codes
 
 
 def limits_of(limits: str, topic: str) -> Limits:
-    """Return the kind of a topic's limits by name."""
+    """Return the limits of a topic by their name."""
     try:
         return Limits(limits)
     except ValueError:
         raise InvalidOptionError(
-            f"{limits!r} is not a kind of limits", where=topic, advice=f"Use {' or '.join(Limits)}"
+            f"{limits!r} is not a valid value for limits", where=topic, advice=f"Use {' or '.join(Limits)}"
         ) from None
 
 

@@ -1,9 +1,9 @@
 """AsyncClient: the API of Client for asyncio.
 
-An embedded log answers in microseconds, but disk I/O can be slow and consumers block, so calls run in threads:
-one for the client and one for each producer and consumer. No thread is used if a result is available immediately (room in a
-batch, a buffered message). A cancelled call ends before its cancellation propagates, so that nothing keeps running in the
-background; if the server does not answer, the connection is dropped after two seconds.
+An embedded log answers in microseconds, but disk I/O can be slow and consumers block. Calls therefore run in threads: one for the
+client, and one for each producer and consumer. A call whose result is available immediately (space in a batch, a buffered
+message) uses no thread. When a call is cancelled, it ends before the cancellation propagates, so that nothing keeps running in
+the background. If the server does not answer within two seconds, the connection is closed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class AsyncClient:
         """Messages that cancelled polls have committed, by process and arguments: a forked child has none of its parent's."""
 
     async def open(self) -> None:
-        """Connect to the log's server, if it has one; entering `async with` and the first call do so too."""
+        """Connect to the log's server, if the log is on a server; `async with` and the first call also connect."""
         await self._worker.run(self._client.open)
 
     @property
@@ -94,11 +94,11 @@ class AsyncClient:
 
     @property
     def first_partition(self) -> int:
-        """The number of each topic's first partition: 1, in Kafka 0."""
+        """The number of the first partition of each topic: 1, or 0 in Kafka."""
         return self._client.first_partition
 
     async def cluster_stats(self) -> ClusterStats:
-        """Return the counts of a Kafka cluster; see Client.cluster_stats()."""
+        """Return statistics of a Kafka cluster; see Client.cluster_stats()."""
         return await self._worker.run(self._client.cluster_stats)
 
     async def create_stream(self, name: str) -> Stream:
@@ -136,7 +136,7 @@ class AsyncClient:
         return await self._worker.run(create, name, partitions)
 
     async def topic(self, name: str | TopicName) -> Topic:
-        """Return a topic with its partitions as of now."""
+        """Return a topic with its current partitions."""
         return await self._worker.run(self._client.topic, name)
 
     async def topics(self, stream: str | None = None) -> list[Topic]:
@@ -219,13 +219,13 @@ class AsyncClient:
     def consumer(
         self, topic: str | TopicName | list[str], *, decode: Decode[Any] | None = None, **options: Unpack[ConsumerOptions]
     ) -> AsyncConsumer | AsyncTopicsConsumer:
-        """Return a consumer of a topic, or of several and of patterns; see Client.consumer().
+        """Return a consumer of one or several topics; see Client.consumer().
 
         Args:
-            topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`.
+            topic: `stream/topic`, or a list of names and patterns with `*`, `?` and `[...]`.
             decode: See Client.consumer().
             options: As for Client.consumer(). `on_assigned` and `on_revoked` run in the event loop and can be coroutine
-                functions, which are awaited; they must not use the consumer that calls them.
+                functions. They must not use the consumer that calls them.
         """
         callbacks = LoopCallbacks(check_consumer_options(options))
         given, interrupt = options.get("timeout_ms"), self._client.interrupt
@@ -240,8 +240,8 @@ class AsyncClient:
     ) -> list[ReceivedMessage]:
         """Return messages of one partition or of all partitions, without waiting; see Client.poll().
 
-        Messages that a cancelled poll with `auto_commit` has committed are returned by the next poll of the same topic,
-        partition, consumer and filter, if that poll starts at `next`.
+        If a poll with `auto_commit` is cancelled after its commit, its messages are returned by the next poll of the same topic,
+        partition, consumer and filter that starts at `next`.
         """
         poll = functools.partial(self._client.poll, topic, partition, **options)
         if not options.get("auto_commit"):
@@ -252,7 +252,7 @@ class AsyncClient:
     def _poll_kept(
         self, place: tuple[Any, ...], poll: Callable[[], list[ReceivedMessage]], options: PollOptions
     ) -> list[ReceivedMessage]:
-        """Return the messages that cancelled polls have kept, or poll; in the thread: a cancelled poll is over then."""
+        """Return messages kept from cancelled polls, or poll. Runs in the worker thread, after any cancelled poll has ended."""
         kept, start = self._undelivered.pop(place, []), options.get("start")
         if not kept or not (start is None or start_of(start).kind is PollingKind.NEXT):
             return poll()
@@ -286,16 +286,16 @@ class AsyncClient:
         reason: str = "",
         by: str = "",
     ) -> None:
-        """Set the state of messages, and record why; see Client.set_state()."""
+        """Set the state of messages and record the reason; see Client.set_state()."""
         change = functools.partial(self._client.set_state, reason=reason, by=by)
         await self._worker.run(change, topic, partition, offsets, state)
 
     async def remove_marked(self, topic: str | TopicName, partition: int, *, reason: str) -> Removal:
-        """Remove messages that were marked for deletion from the disk; see Client.remove_marked()."""
+        """Remove messages marked for deletion from the disk; see Client.remove_marked()."""
         return await self._worker.run(functools.partial(self._client.remove_marked, reason=reason), topic, partition)
 
     async def states(self, topic: str | TopicName, partition: int = 1) -> list[StateChange]:
-        """Return every message of a partition that is not available; see Client.states()."""
+        """Return all messages of a partition whose state is not `available`; see Client.states()."""
         return await self._worker.run(self._client.states, topic, partition)
 
     async def offsets(self, topic: str | TopicName, group: str | None = None, *, name: str | None = None) -> dict[int, int]:

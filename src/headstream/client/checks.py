@@ -1,4 +1,4 @@
-"""Checks: reject arguments of the wrong type with the accepted types, before they are used."""
+"""Checks: validates argument types; errors name the accepted types."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _T = TypeVar("_T")
 
 
 def milliseconds(name: str, value: object) -> float:
-    """Return a number of milliseconds, or a timedelta, in milliseconds; else raise InvalidInputError that names the argument."""
+    """Convert milliseconds or a timedelta to milliseconds; InvalidInputError, which names the argument, for other types."""
     return _count_units(name, value, timedelta(milliseconds=1), "milliseconds")
 
 
 def seconds(name: str, value: object) -> float:
-    """Return a number of seconds, or a timedelta, in seconds; else raise InvalidInputError that names the argument."""
+    """Convert seconds or a timedelta to seconds; InvalidInputError, which names the argument, for other types."""
     return _count_units(name, value, timedelta(seconds=1), "seconds")
 
 
@@ -29,39 +29,39 @@ def _count_units(name: str, value: object, unit: timedelta, unit_name: str) -> f
     if isinstance(value, timedelta):
         return value / unit
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidInputError(f"{name} is {value!r}", advice=f"Pass a number of {unit_name}, or a timedelta")
+        raise InvalidInputError(f"{name} must be a number of {unit_name} or a timedelta, not {value!r}")
     return value
 
 
 def check_whole(name: str, value: object) -> int:
-    """Check that a value is a whole number, and return it; else raise InvalidInputError that names the argument."""
+    """Return the value if it is a whole number; InvalidInputError, which names the argument, if not."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInputError(f"{name} is {value!r}", advice="Pass an integer")
+        raise InvalidInputError(f"{name} must be an integer, not {value!r}")
     return value
 
 
 def check_text(name: str, value: object) -> str:
-    """Check that a value is text, and return it; else raise InvalidInputError that names the argument."""
+    """Return the value if it is a string; InvalidInputError, which names the argument, if not."""
     if not isinstance(value, str):
-        raise InvalidInputError(f"{name} is {value!r}", advice='Pass a string, as in "billing"')
+        raise InvalidInputError(f"{name} must be a string, not {value!r}")
     return value
 
 
 def check_function(name: str, value: object) -> None:
-    """Check that a value can be called; else raise InvalidInputError that names the argument."""
+    """Check that a value is callable; InvalidInputError, which names the argument, if not."""
     if not callable(value):
-        raise InvalidInputError(f"{name} is {value!r}", advice="Pass a function")
+        raise InvalidInputError(f"{name} must be a function, not {value!r}")
 
 
 def check_many(name: str, values: Iterable[_T]) -> Iterable[_T]:
-    """Return an iterable of values; InvalidInputError if it is not iterable, or is one payload or text."""
+    """Return the values if they are an iterable; InvalidInputError if not, or if the argument is a single payload or string."""
     if isinstance(values, (bytes, bytearray, memoryview, str)) or not isinstance(values, Iterable):
-        raise InvalidInputError(f"{name} is {reprlib.repr(values)}", advice="Pass a list, even for one item")
+        raise InvalidInputError(f"{name} must be a list, even for one item, not {reprlib.repr(values)}")
     return values
 
 
 def check_consumer_options(options: ConsumerOptions) -> ConsumerOptions:
-    """Return a consumer's options, durations in milliseconds, partitions as a list; InvalidOptionError, InvalidInputError."""
+    """Check a consumer's options; convert durations to milliseconds; InvalidOptionError, InvalidInputError."""
     _check_names(options, ConsumerOptions.__annotations__, "a consumer")
     found: ConsumerOptions = {**options}
     for group in (options.get("group"), options.get("name")):
@@ -80,7 +80,7 @@ def check_consumer_options(options: ConsumerOptions) -> ConsumerOptions:
 
 
 def check_topic_options(options: TopicOptionsInput) -> dict[str, Any]:
-    """Return a topic's options as numbers, durations in microseconds, names comma-separated; errors as for a consumer."""
+    """Check a topic's options; convert durations to microseconds, names to a string; InvalidOptionError, InvalidInputError."""
     _check_names(options, TopicOptionsInput.__annotations__, "a topic")
     found: dict[str, Any] = {}
     for name, value in options.items():
@@ -105,7 +105,7 @@ def _join_names(names: object) -> str | None:
     listed = list(names) if isinstance(names, Iterable) else [names]
     texts = [name for name in listed if isinstance(name, str)]
     if len(texts) < len(listed):
-        raise InvalidInputError(f"summary_headers is {names!r}", advice="Pass the names of headers, as in 'tenant,user_id'")
+        raise InvalidInputError(f"summary_headers must be header names, such as 'tenant,user_id', not {names!r}")
     return ",".join(texts)
 
 
@@ -119,7 +119,7 @@ def _check_names(options: Mapping[str, Any], known: Iterable[str], noun: str) ->
 
 
 def check_names(names: object) -> list[str]:
-    """Check that a value is a list of topics as text, and return it; else raise InvalidInputError."""
+    """Return the value if it is a list of topic names; InvalidInputError if not."""
     if not isinstance(names, Iterable):
-        raise InvalidInputError(f"{names!r} is neither a topic nor a list of topics", advice="Write stream/topic, or a list")
+        raise InvalidInputError(f"the topic must be a stream/topic or a list, not {names!r}")
     return [check_text("a topic", name) for name in names]

@@ -94,7 +94,7 @@ class Client:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Leave an embedded log to the parent; the transport to a server has new connections."""
+        """In a forked child: leave an embedded log to the parent process, or open new connections to the server."""
         if not isinstance(self._transport, RemoteAccess):
             self._is_parents = self._is_closed = True
 
@@ -105,17 +105,17 @@ class Client:
 
     @property
     def has_interceptors(self) -> bool:
-        """Whether messages of this client pass interceptors."""
+        """Whether this client has interceptors for messages."""
         return self._interception is not None
 
     @property
     def first_partition(self) -> int:
-        """The number of each topic's first partition: 1, in Kafka 0."""
+        """The number of the first partition of each topic: 1, or 0 in Kafka."""
         transport = self._open_transport()
         return transport.first_partition if isinstance(transport, KeyPartitioning) else 1
 
     def open(self) -> None:
-        """Connect to the log's server, if it has one; hs.connect() does so too.
+        """Connect to the log's server, if the log is on a server; hs.connect() calls this method.
 
         Raises:
             ServerUnreachableError: the server cannot be reached.
@@ -128,7 +128,7 @@ class Client:
         """Interrupt a thread's call that waits for a server, as if the connection had broken.
 
         Args:
-            thread: As threading.get_ident() numbers it.
+            thread: Thread identifier, as returned by threading.get_ident().
         """
         if isinstance(self._transport, RemoteAccess):
             self._transport.interrupt(thread)
@@ -139,13 +139,13 @@ class Client:
 
         Raises:
             InvalidUrlError: the log is embedded.
-            UnsupportedError: it is in Kafka.
+            UnsupportedError: the log is in Kafka.
         """
         if isinstance(self._open_transport(), ClusterCounts):
             raise UnsupportedError(
-                "Kafka has no users, tokens and connections to administer by this client",
+                "this client cannot administer the users, tokens and connections of Kafka",
                 where="kafka://",
-                advice="Use Kafka's own tools, and log.cluster_stats() for its counts",
+                advice="Use Kafka's own tools, and log.cluster_stats() for the counts of the cluster",
             )
         if self._server is None:
             raise InvalidUrlError(
@@ -174,7 +174,7 @@ class Client:
 
     @property
     def transport(self) -> Transport:
-        """The commands of the log as they are sent, for tools; unlike this class it can change in any version."""
+        """The transport's commands, for tools. This interface is not stable: it can change in any version."""
         return self._open_transport()
 
     # -- streams, topics, partitions ----------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Client:
         """Create a stream.
 
         Args:
-            name: Without dot or slash.
+            name: Must not contain a dot or slash.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -203,10 +203,10 @@ class Client:
     def rename_stream(self, name: str, to: str) -> Stream:
         """Rename a stream, and return it.
 
-        Producers, consumers and Spark queries use names: existing producers, consumers and queries no longer find the old name.
+        Existing producers, consumers and Spark queries use the old name, and fail after the change.
 
         Args:
-            to: The topic's new name, without dot or slash.
+            to: The new name; must not contain a dot or slash.
 
         Raises:
             StreamNotFoundError: the stream does not exist.
@@ -237,17 +237,16 @@ class Client:
         Args:
             name: `stream/topic`.
             partitions: 1 to 1000.
-            limits: `iggy`: any Iggy client can read all messages; `wide`: also empty and null values and payloads.
-            fsync: When acknowledged messages are synced to disk, and thus the possible loss in a power cut. `always`: before the
-                acknowledgement; `interval`: within a second; `never`: whenever the operating system writes them.
+            limits: `iggy`: every Iggy client can read all messages; `wide`: payloads and header values can also be empty or null.
+            fsync: When messages are synced to disk: `always`: before they are acknowledged; `interval`: within a second; `never`:
+                when the operating system writes them. A power failure can lose acknowledged messages that are not synced.
             if_not_exists: Return an existing topic of that name unchanged.
-            options: See update_topic(): retention_us, retention_bytes, compaction_delay_us,
-                deduplication_count, summary_headers, deletion_grace_us, legal_hold, kafka_headers. Omitted options are off, but
-                the grace is a week.
+            options: See update_topic(): retention_us, retention_bytes, compaction_delay_us, deduplication_count, summary_headers,
+                deletion_grace_us, legal_hold, kafka_headers. Omitted options are off; deletion_grace_us defaults to a week.
 
         Raises:
             AlreadyExistsError: the name is taken.
-            InvalidOptionError: the number of partitions, the limits, the policy or an option is invalid.
+            InvalidOptionError: `partitions`, `limits`, `fsync` or an option is invalid.
             LogLockedError: another process is the writer of an embedded log.
         """
         chosen, policy = limits_of(limits, str(name)), fsync_of(fsync, str(name))
@@ -264,7 +263,7 @@ class Client:
         )
 
     def topic(self, name: str | TopicName) -> Topic:
-        """Return a topic with its partitions as of now; TopicNotFoundError if it does not exist."""
+        """Return a topic with its current partitions; TopicNotFoundError if it does not exist."""
         transport = self._open_transport()
         return transport.topics.get(find_topic_name(transport, name))
 
@@ -279,31 +278,31 @@ class Client:
         transport.topics.delete(find_topic_name(transport, name))
 
     def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
-        """Change options of a topic, and return it; omitted options are unchanged, and None disables an option.
+        """Change options of a topic, and return it; omitted options stay unchanged, None disables an option.
 
-        Old messages are deleted in the background in units of files, except the active file: up to one file per partition is
-        retained beyond the limit.
+        Retention deletes whole segment files in the background, never the active file. Each partition can therefore exceed a
+        limit by up to one file.
 
         Args:
             name: `stream/topic`.
             options: By name:
-                retention_us: Messages older than this are deleted, microseconds.
-                retention_bytes: Above this size of all partitions, bytes, the oldest messages are deleted.
-                compaction_delay_us: Only the last message per key is retained, and every message needs a key. A null payload
-                    deletes its key, and is itself removed after this delay, 0 or more microseconds.
-                deduplication_count: A message is dropped if its id occurs among this many newest messages of its partition,
-                    1 to 10,000,000.
-                summary_headers: Names of at most 8 headers, a list or separated by commas. Their values are summarized for each
-                    file that is no longer written, so that filters skip files that lack the searched value.
-                deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None
-                    keeps them.
-                legal_hold: Whether to keep all messages: no operation removes one.
-                kafka_headers: The convention in which Kafka's clients of the server write and read headers: `headstream` (the
-                    default), `spring`, `connect`, `connect-json`, `cloudevents` or `raw`.
+                retention_us: Maximum age of messages, microseconds; older messages are deleted.
+                retention_bytes: Maximum size of all partitions together, bytes; above it, the oldest messages are deleted.
+                compaction_delay_us: Retain only the last message per key; every message must have a key. A message with a null
+                    payload deletes its key, and is removed after this delay, 0 or more microseconds.
+                deduplication_count: Number of newest messages per partition in which a message id must be unique, 1 to
+                    10,000,000; a message with a repeated id is dropped.
+                summary_headers: Names of at most 8 headers, as a list or separated by commas. Their values are summarized for
+                    each closed segment file, so that filters skip files that lack the searched value.
+                deletion_grace_us: Time until messages marked for deletion are removed from the disk, microseconds; None keeps
+                    them.
+                legal_hold: Whether to keep all messages; no operation then removes messages.
+                kafka_headers: Header convention for Kafka clients of the server: `headstream` (the default), `spring`, `connect`,
+                    `connect-json`, `cloudevents` or `raw`.
 
         Raises:
             TopicNotFoundError: the topic does not exist.
-            InvalidOptionError: a number is out of range, or a name of a header is invalid.
+            InvalidOptionError: a number is out of range or a header name is invalid.
             LogLockedError: another process is the writer of an embedded log.
         """
         transport = self._open_transport()
@@ -312,12 +311,11 @@ class Client:
     def rename_topic(self, name: str | TopicName, to: str) -> Topic:
         """Rename a topic within its stream, and return it.
 
-        Producers, consumers and Spark queries use names: existing producers, consumers and queries no longer find the old name.
-        Committed offsets stay.
+        Existing producers, consumers and Spark queries use the old name, and fail after the change. Committed offsets are kept.
 
         Args:
             name: `stream/topic`.
-            to: The topic's new name, without its stream's.
+            to: The topic's new name, without the stream.
 
         Raises:
             TopicNotFoundError: the topic does not exist.
@@ -332,7 +330,7 @@ class Client:
     def purge_topic(self, name: str | TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.
 
-        Consumers reading it get OffsetOutOfRangeError, and continue after seek().
+        Consumers of the topic get OffsetOutOfRangeError, and must call seek() to continue.
 
         Raises:
             TopicNotFoundError: the topic does not exist.
@@ -342,10 +340,10 @@ class Client:
         transport.topics.purge(find_topic_name(transport, name))
 
     def create_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
-        """Append partitions to a topic, and return the changed topic.
+        """Add partitions to a topic, and return the changed topic.
 
-        Existing producers and consumers keep the old partitions, but consumers of a group also share the new
-        partitions. Keys can map to other partitions than before.
+        Existing producers and consumers keep using the old partitions; only consumers of a group also read the new partitions. A
+        key can map to a different partition afterwards.
 
         Args:
             count: Number of partitions to add, at least 1.
@@ -393,18 +391,17 @@ class Client:
         buffer_bytes: int = 32 << 20,
         delivery_timeout_ms: Milliseconds = 120_000,
     ) -> Producer | EncodingProducer[Any]:
-        """Return a producer, which sends messages to a topic in batches.
+        """Return a producer that sends messages to a topic in batches.
 
         Args:
-            encode: A serializer, as serializers.json(), or a function from a value to bytes: the producer then sends
+            encode: A serializer, such as serializers.json(), or a function from a value to bytes. The producer then accepts
                 values instead of payloads.
-            linger_ms: How long a message waits for its batch to fill, milliseconds or a timedelta; 0 sends it as soon as
-                possible.
-            batch_bytes: A batch of this size, bytes, is sent immediately; 1 byte to 64 MiB.
-            batch_count: A batch with this many messages is sent immediately.
+            linger_ms: How long a message waits for its batch to fill, milliseconds or a timedelta; 0 sends without delay.
+            batch_bytes: Size at which a batch is sent immediately, bytes; 1 byte to 64 MiB.
+            batch_count: Number of messages at which a batch is sent immediately.
             buffer_bytes: Maximum unacknowledged bytes before send() blocks.
-            delivery_timeout_ms: How long to retry a message, through broken connections and restarts of the server,
-                milliseconds or a timedelta, at most an hour; then it fails, and an error carries it.
+            delivery_timeout_ms: How long to retry sending a message after lost connections and server restarts, milliseconds or a
+                timedelta, at most an hour. After this time, sending fails with an error that contains the message.
 
         Raises:
             TopicNotFoundError: the topic does not exist.
@@ -428,7 +425,7 @@ class Client:
         return EncodingProducer(producer, str(topic), encode)
 
     def forwarding_producer(self, topic: str | TopicName, *, linger_ms: Milliseconds = DEFAULT_LINGER_MS) -> ForwardingProducer:
-        """Return a producer of messages that were stored elsewhere: it keeps reserved headers, and runs no interceptors.
+        """Return a producer for messages copied from another topic or log: it keeps reserved headers and runs no interceptors.
 
         Args:
             linger_ms: See producer().
@@ -451,14 +448,14 @@ class Client:
         id: MessageIdInput = 0,
         partition: PartitionInput = None,
     ) -> Delivered:
-        """Send one message, and return its position once it is stored; for many messages a producer() is much cheaper.
+        """Send one message, and return its position once it is stored. For many messages, a producer() is much faster.
 
         Args:
             payload, key, headers, id, partition: See Producer.send().
 
         Raises:
             TopicNotFoundError: the topic does not exist.
-            OutcomeUnknownError: it is unknown whether the message is stored.
+            OutcomeUnknownError: the message may or may not be stored.
             HeadstreamError: the message is not stored.
         """
         return self._senders.send(
@@ -487,40 +484,40 @@ class Client:
     def consumer(
         self, topic: str | TopicName | list[str], *, decode: Decode[Any] | None = None, **options: Unpack[ConsumerOptions]
     ) -> Consumer | TopicsConsumer:
-        """Return a consumer of one or several topics that continues from the committed offsets of its group or name.
+        """Return a consumer of one or several topics that starts at the committed offsets of its group or name.
 
-        The consumers of a group share the partitions of each topic: each partition is read by one of them. On a server they
-        can be in any processes; with an embedded log, only consumers of one process share partitions, and consumers of another
-        process wait until the first process has no consumers.
+        The consumers of a group share the partitions of each topic: each partition is read by exactly one consumer. On a server,
+        the consumers can run in any process. With an embedded log, only consumers of one process share partitions; consumers of
+        another process wait until the first process has no consumers.
 
         Args:
-            topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`: matching topics are read
+            topic: `stream/topic`, or a list of names and patterns with `*`, `?` and `[...]`. Topics that match a pattern are read
                 while they exist; topics created later are read from their first message.
-            decode: A serializer, as serializers.json(), or a function from bytes to a value: messages then have a `value`.
-                A payload that cannot be decoded raises SerializerError, on every call until seek() skips the message.
-            options: group: Commit the offsets of this group, or with
-                name: of this single consumer; with neither, nothing is committed.
+            decode: A serializer, such as serializers.json(), or a function from bytes to a value; messages then have a `value`. A
+                payload that cannot be decoded raises SerializerError on every call until seek() skips the message.
+            options: By name:
+                group: Group for which offsets are committed.
+                name: Single consumer for which offsets are committed. Without group and name, nothing is committed.
                 partitions: Partitions to read; None for all partitions, or the partitions that the group assigns. Named
                     partitions are not shared.
-                start: Where to begin in a partition without a committed offset: an offset, `first` (the default), `last` (only
-                messages appended from now on), or a PollingStrategy.
-                states: States to deliver, by default `available`; other messages are skipped. None delivers all.
+                start: Where to start in a partition without a committed offset: an offset, `first` (the default), `last` (only
+                    messages appended later), or a PollingStrategy.
+                states: States to deliver, by default `available`; None delivers all messages.
                 where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`.
                 on_filter_error: What to do with a message if the filter compares values that cannot be compared, such as a
-                number with a string: `skip` (the default), `deliver`, or `raise` HeaderError.
+                    number with a string: `skip` (the default), `deliver`, or `raise` HeaderError.
                 timeout_ms: Iteration ends after this time without a message; None waits without limit.
-                session_timeout_ms: A group member that neither polls, commits nor finishes a message for this long loses its
-                partitions if other members wait for them; its later commits there are rejected.
-                on_error: Policy for a message whose processing raises an error, as in hs.Retry(attempts=5): the failure is
-                counted, and the message is retried after a delay. Without a policy the message is not committed. It needs a
-                group.
-                dead_letter: The topic for messages that failed in their last attempt; it is created if it is missing.
-                mode: `ordered` (the default), or `shared`: the consumers of the group are workers, which lease single
-                messages; there can be more of them than partitions, and only hs.Retry(order="key") keeps an order.
-                lease: With `mode="shared"`: how long a worker has a message, for example `30s` (the default); then another worker
-                    gets it.
-                on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer starts or
-                stops reading; from the consumer's own calls, in their thread.
+                session_timeout_ms: A group member that neither polls, commits nor finishes a message for this time loses its
+                    partitions if other members wait for them; later commits in these partitions are rejected.
+                on_error: Policy for messages whose processing raises an error, as in hs.Retry(attempts=5): the failure is
+                    counted, and the message is retried later. Requires a group. Without a policy, the message is not committed.
+                dead_letter: Topic for messages that failed in their last attempt; a missing topic is created.
+                mode: `ordered` (the default), or `shared`: the consumers of the group are workers that lease single messages.
+                    A group can have more workers than partitions; only hs.Retry(order="key") keeps an order.
+                lease: With `mode="shared"`: how long a worker holds a message, for example `30s` (the default); then another
+                    worker receives the message.
+                on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer starts or stops
+                    reading, within the consumer's calls and in their thread.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
@@ -542,7 +539,7 @@ class Client:
         return self._note(consumer, self._consumers)
 
     def _note(self, made: _M, among: weakref.WeakSet[Any]) -> _M:
-        """Have close() close a producer or consumer; ClosedError if another thread has closed the log meanwhile."""
+        """Register a producer or consumer for close(); ClosedError if another thread has closed the log."""
         among.add(made)
         if self._is_closed:
             made.close()
@@ -565,14 +562,14 @@ class Client:
         """Return messages of one partition or of all partitions, without waiting.
 
         Args:
-            partition: From 1; None polls the partitions in turn until there are `count` messages. `last` then returns the
-                newest of all partitions.
-            start: An offset, `first`, `last` (the newest messages), `next` (the consumer's committed offset), a time, how long
-                ago, or a PollingStrategy. The default is `next` with a consumer, else `first`.
-            count: Maximum number of messages; fewer are returned beyond 64 MiB per partition.
-            states: States to return; other messages are skipped. None returns all.
-            where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`; all existing
-                messages are examined until there are `count` that match.
+            partition: From 1; None polls all partitions until there are `count` messages, and `last` then returns the newest
+                messages of all partitions.
+            start: An offset, `first`, `last` (the newest messages), `next` (the consumer's committed offset), a time, an age, or
+                a PollingStrategy. The default is `next` with a consumer, else `first`.
+            count: Maximum number of messages; at most 64 MiB per partition are returned.
+            states: States to return; None returns all messages.
+            where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`; all stored
+                messages are examined until `count` messages match.
             on_filter_error: What to do with a message that the filter cannot be applied to: `skip`, `deliver` or `raise`.
             consumer: The polling consumer: its name, or `headstream.core.model.polling.OffsetOwner.group(name)`.
             auto_commit: Whether to commit the returned messages for the consumer immediately.
@@ -590,7 +587,7 @@ class Client:
             consumer = OffsetOwner.named(check_text("consumer", consumer))
         strategy, codes, transport = start_of(start), state_codes(states), self._open_transport()
         if strategy.kind is PollingKind.LAST and partition is None and auto_commit:
-            raise InvalidOptionError("the newest messages of all partitions cannot be committed", advice="Specify the partition")
+            raise InvalidOptionError("the newest messages cannot be committed for all partitions", advice="Specify the partition")
         name = find_topic_name(transport, topic)
         chosen, commits = make_filter(where, on_filter_error, codes), auto_commit and self._interception is None
         request = PollRequest(strategy, count, codes, consumer=consumer, auto_commit=commits, where=chosen)
@@ -607,14 +604,14 @@ class Client:
         states: StatesInput = ("available",),
         on_filter_error: str = "skip",
     ) -> FilterPlan:
-        """Return how a filter of this log is evaluated: the fields that it reads, the place of the evaluation, and its input.
+        """Return how a filter is evaluated in this log: the fields that the filter reads, where it runs, and its input.
 
         Args:
-            topic: `stream/topic`, to count the segments that the filter skips and reads.
+            topic: `stream/topic` in which to count the segments that the filter skips and reads.
             on_filter_error: What to do with a message that the filter cannot be applied to.
 
         Raises:
-            InvalidInputError: it is not a filter; the error names the character.
+            InvalidInputError: the filter is invalid; the error names the position.
         """
         transport = self._open_transport()
         name = None if topic is None else find_topic_name(transport, topic)
@@ -623,26 +620,26 @@ class Client:
     # -- groups -------------------------------------------------------------------------------------------------------
 
     def offsets(self, topic: str | TopicName, group: str | None = None, *, name: str | None = None) -> dict[int, int]:
-        """Return the offset at which a group or a single consumer continues, for each partition with a commit.
+        """Return the next offset of a group or a single consumer for each partition with a committed offset.
 
         Args:
-            group: The group's name;
-            name: or the single consumer's name.
+            group: Name of the group; pass either group or name.
+            name: Name of the single consumer.
 
         Returns:
             Partition -> offset of the next message: one past the last committed message.
         """
         committer = committer_of(group, name)
         if committer is None:
-            raise InvalidOptionError("the owner of the offsets is missing", advice="Pass the name of a group, or name=")
+            raise InvalidOptionError("the group or name that owns the offsets is missing", advice="Pass group= or name=")
         transport = self._open_transport()
         return transport.offsets.committed(find_topic_name(transport, topic), committer)
 
     def groups(self, topic: str | TopicName) -> list[Group]:
         """Return the consumer groups of a topic, by name, with their members, committed offsets and lag.
 
-        A group exists if it was created on a server, has committed or has members. Members of this process, or of
-        the server, are listed individually.
+        A group exists if it was created on a server, has committed offsets or has members. Members in this process, or on the
+        server, are listed individually.
 
         Raises:
             TopicNotFoundError: the topic does not exist.
@@ -659,13 +656,13 @@ class Client:
         """Set the committed offsets of a group without active members; a missing group is created.
 
         Args:
-            to: An offset, `first`, `last` (only messages appended from now on), or a PollingStrategy.
-            partitions: Partitions to set; None is all.
+            to: An offset, `first`, `last` (only messages appended later), or a PollingStrategy.
+            partitions: Partitions to set; None for all partitions.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             OffsetOutOfRangeError: an offset is not in its partition.
-            GroupInUseError: the group has members, in this process or another. A member calls Consumer.seek().
+            GroupInUseError: the group has members in any process. Members call Consumer.seek() instead.
         """
         transport = self._open_transport()
         name = find_topic_name(transport, topic)
@@ -681,13 +678,13 @@ class Client:
 
         Raises:
             GroupNotFoundError: the group does not exist.
-            GroupInUseError: the group has members, here or in another process.
+            GroupInUseError: the group has members in any process.
         """
         transport = self._open_transport()
         transport.groups.delete(find_topic_name(transport, topic), name)
 
     def group_deliveries(self, topic: str | TopicName, group: str) -> GroupDeliveries:
-        """Return the counts of a group's unfinished messages by partition and status, and whether it is paused.
+        """Return the counts of a group's unfinished messages by partition and status, and whether the group is paused.
 
         Raises:
             TopicNotFoundError, GroupNotFoundError: the topic or the group does not exist.
@@ -726,8 +723,8 @@ class Client:
             partition: From 1.
             offsets: Offsets of the messages, at least one.
             state: `available`, `unavailable`, `poisoned`, `marked_for_deletion`, or a code from 1 to 255.
-            reason: The reason, at most 1,000 bytes.
-            by: The author, at most 255 bytes; a server always records the logged-in user instead.
+            reason: At most 1,000 bytes of UTF-8.
+            by: The author, at most 255 bytes of UTF-8; a server records the logged-in user instead.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
@@ -743,16 +740,16 @@ class Client:
         transport.messages.set_state(find_topic_name(transport, topic), partition, wanted, code, reason=reason, by=by)
 
     def remove_marked(self, topic: str | TopicName, partition: int, *, reason: str) -> Removal:
-        """Remove messages of a partition from the disk that were marked for deletion, before their grace is over.
+        """Remove a partition's messages that are marked for deletion from the disk, before their grace ends.
 
         Args:
             partition: From 1.
-            reason: The reason with which they were marked; messages with other reasons stay.
+            reason: Remove only messages marked with this reason.
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             LegalHoldError: the topic is under legal hold; nothing is removed.
-            CorruptLogError: a segment is damaged; its messages stay, all other messages are removed.
+            CorruptLogError: a segment is damaged; its messages are kept, all other marked messages are removed.
             LogLockedError: another process is the writer of an embedded log.
         """
         check_whole("partition", partition)
@@ -764,7 +761,7 @@ class Client:
         return removed
 
     def states(self, topic: str | TopicName, partition: int = 1) -> list[StateChange]:
-        """Return every message of a partition that is not available, by offset, with reason, author and time.
+        """Return all messages of a partition whose state is not `available`, by offset, with reason, author and time.
 
         Args:
             partition: From 1.
@@ -779,11 +776,10 @@ class Client:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush and close its producers, and close its consumers without a commit; a second call does nothing.
+        """Flush and close the client's producers, and close its consumers without a commit; a second call does nothing.
 
         Raises:
-            HeadstreamError: a producer could not store all messages, or a consumer could not be closed properly; the client is
-                closed nevertheless.
+            HeadstreamError: a producer could not store all messages, or a consumer could not close cleanly; the client is closed.
         """
         if self._is_closed:
             return

@@ -1,4 +1,4 @@
-"""Closing: the total time that close() waits for a server, so that a lost server does not block it."""
+"""Closing: limits the total time that close() waits for a server, so that an unreachable server does not block it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _until: Final[ContextVar[float | None]] = ContextVar("_until", default=None)
 
 @contextmanager
 def closing() -> Iterator[None]:
-    """Limit all requests of the context, of this thread, to CLOSE_S together; a nested context keeps the outer limit."""
+    """Limit the total time of this thread's requests in the context to CLOSE_S; a nested context keeps the outer limit."""
     token = _until.set(_until.get() or time.monotonic() + CLOSE_S)
     try:
         yield
@@ -30,7 +30,7 @@ def closing() -> Iterator[None]:
 
 @contextmanager
 def unlimited() -> Iterator[None]:
-    """Take the limit of closing() away, for a function of the user's, which a close() calls: its requests are not the close's."""
+    """Suspend the limit of closing() while close() calls a function of the user."""
     token = _until.set(None)
     try:
         yield
@@ -39,11 +39,11 @@ def unlimited() -> Iterator[None]:
 
 
 def until_closed_s() -> float | None:
-    """Return when requests have to end, by the monotonic clock; None outside of this context."""
+    """Return the deadline for requests, by the monotonic clock; None outside of closing()."""
     return _until.get()
 
 
 def limited(timeout_s: float) -> float:
-    """Return a timeout of a request, seconds, limited to the remaining time of closing()."""
+    """Limit a request's timeout, seconds, to the remaining time of closing()."""
     until_s = _until.get()
     return timeout_s if until_s is None else min(timeout_s, max(_LEAST_S, until_s - time.monotonic()))

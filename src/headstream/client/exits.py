@@ -1,4 +1,4 @@
-"""Exits: producers and clients that are closed when the interpreter exits, so that pending messages are flushed."""
+"""Exits: closes producers and clients when the interpreter exits, so that pending messages are flushed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _open: Final[weakref.WeakSet[Closable]] = weakref.WeakSet()
 
 
 def open_until_exit(one: Closable) -> None:
-    """Close an object at exit, unless it is closed or collected before."""
+    """Close an object at exit, unless it is closed or garbage-collected before."""
     _open.add(one)
 
 

@@ -1,4 +1,4 @@
-"""Worker: a thread that runs blocking calls of an event loop."""
+"""Worker: a thread that runs blocking calls for an event loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INTERRUPT_AGAIN_S: Final = 0.25
 
 
 def slices_ms() -> Iterator[float]:
-    """Yield successive waits, milliseconds, that limit a cancellation; later waits are longer: idle waits cost almost nothing."""
+    """Yield the lengths of successive waits, milliseconds, after which a cancellation can take effect; later waits are longer."""
     slice_ms = _FIRST_SLICE_MS
     while True:
         yield slice_ms
@@ -35,7 +35,7 @@ def slices_ms() -> Iterator[float]:
 
 
 class Worker:
-    """One thread that runs calls; `interrupt` interrupts the current call of the thread with this number."""
+    """One thread that runs calls; `interrupt` interrupts the current call of the thread with a given identifier."""
 
     def __init__(self, name: str, interrupt: Callable[[int], None]) -> None:
         self._name = name
@@ -46,34 +46,33 @@ class Worker:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Begin with another thread."""
+        """In a forked child: start a new thread."""
         self._lock_of_loop: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"headstream {self._name}")
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call is running, also after its caller was cancelled."""
+        """Whether a call is running, even if its caller was cancelled."""
         return self._lock_of_loop is not None and self._lock_of_loop[1].locked()
 
     def _find_lock(self) -> asyncio.Lock:
-        """Return the lock of one event loop, which a call holds until it is over and undone after a cancellation."""
+        """Return the lock of an event loop; a call holds the lock until it has ended and, if cancelled, is undone."""
         loop = asyncio.get_running_loop()
         if self._lock_of_loop is None or self._lock_of_loop[0] is not loop:
             self._lock_of_loop = loop, asyncio.Lock()
         return self._lock_of_loop[1]
 
     async def run(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a call in the thread, with the caller's context variables, and return its result."""
+        """Run a call in the thread with the caller's context variables; return the result."""
         return await self.take(functools.partial(call, *args, **kwargs), None)
 
     async def take(self, call: Callable[[], _T], put_back: Callable[[_T], object] | None) -> _T:
-        """Run a call in the thread that takes messages; a cancellation loses no message.
+        """Run a call that takes messages in the thread; a cancellation loses no message.
 
-        The next call begins when this call has ended: a commit, for example, never includes messages that are put back.
+        The next call starts after this call has ended, so that a commit, for example, never includes messages that are put back.
 
         Args:
-            put_back: Called in the thread with the result if the caller was cancelled and cannot receive it. It undoes the call.
-                None drops the result.
+            put_back: Undoes the call if the caller was cancelled: called in the thread with the result. None drops the result.
         """
         async with self._find_lock():
             return await self._take(call, put_back)
@@ -94,12 +93,12 @@ class Worker:
 
     def _start(self, call: Callable[[], _T]) -> Future[_T]:
         if self.is_closed:
-            raise ClosedError(f"the {self._name} is closed", advice="Connect again, or make another")
+            raise ClosedError(f"the {self._name} is closed", advice="Connect again, or create a new object")
         loop = asyncio.get_running_loop()
         return self._pool.submit(contextvars.copy_context().run, self._work, loop, call)
 
     async def _wait_for_end(self, future: asyncio.Future[Any]) -> None:
-        """Wait until the call of a cancelled caller has ended, and interrupt it if it takes long."""
+        """Wait until the call of a cancelled caller has ended; interrupt the call if it takes too long."""
         timeout_s = _CANCEL_TIMEOUT_S
         while not future.done():
             with suppress(asyncio.CancelledError):

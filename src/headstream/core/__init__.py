@@ -1,10 +1,10 @@
-"""Values and bytes: everything that needs no I/O and no clock.
+"""Values and bytes: all code that needs neither I/O nor a clock.
 
-    model/     the values that users hold: Message, Headers, topics, offsets, deliveries
-    codec/     bytes <-> values or columns, in every format; codec/batch/ has the compiled kernels
+    model/     the values of the public API: Message, Headers, topics, offsets, deliveries
+    codec/     converts bytes of every format to values or columns and back; codec/batch/ has the compiled kernels
     filters/   conditions on headers and fields
     wire/      the commands of Iggy's protocol and of Headstream's extensions, in bytes and in JSON
 
-All packages can import it. It imports only headstream.errors. Read first: model/message.py,
-codec/binary.py, wire/records.py.
+All packages can import this package. It imports only headstream.errors. Read first: model/message.py, codec/binary.py,
+wire/records.py.
 """

@@ -1,8 +1,8 @@
-"""Typed handlers: functions that are called with the messages of topics, their parameters filled by type.
+"""Typed handlers: functions that are called for the messages of topics. A parameter's type determines its argument.
 
     app.py          App: registers handlers, runs them until it is stopped
-    signature.py    the value of each parameter of a handler; a signature that cannot be filled is an error of the decorator
-    member.py       one member of a handler's group: a loop over a consumer
+    signature.py    the argument for each parameter of a handler; the decorator raises an error if there is none
+    member.py       one member of a handler's group, which loops over a consumer
 
 message -> consumer (decode, attempts, dead letter) -> Signature.arguments -> the function -> producer -> commit
 

@@ -1,4 +1,4 @@
-"""App: functions that are called with the messages of topics.
+"""App: functions that are called for the messages of topics.
 
 app = hs.App("headstream://shop.example:8090")
 
@@ -36,10 +36,10 @@ _CHECK_EVERY_S: Final = 0.02
 
 
 class App:
-    """A program of handlers over one log.
+    """A program that runs handlers for the messages of one log.
 
     Args:
-        log: A URL as for connect(), or a client, which stays open afterwards; None is the variable HEADSTREAM_URL.
+        log: A URL as for connect(), or a client, which the App does not close. None uses the variable HEADSTREAM_URL.
     """
 
     def __init__(self, log: str | Client | AsyncClient | None = None) -> None:
@@ -63,32 +63,32 @@ class App:
         encode: Encode[Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> Callable[[_F], _F]:
-        """Return a decorator that registers a function or coroutine function, and returns it unchanged.
+        """Return a decorator that registers a function or coroutine function and returns the function unchanged.
 
         Args:
-            topic: `stream/topic`; or a list of such names, and of patterns with `*`, `?` and `[...]`.
-            produce: Topic of the function's results. A result is sent with the message's key, before the message is committed; a
-                result that is a Message keeps its own key, headers and id, and None is not sent.
-            concurrency: Number of members that the group gets from this program, and of partitions processed at the same time.
-            decode: The decoder of payloads; by default as in the parameter's annotation.
-            encode: The encoder of results; by default as in the result's annotation.
-            options: As for Client.consumer(), with a `group`.
+            topic: `stream/topic`, or a list of topic names and patterns with `*`, `?` and `[...]`.
+            produce: Topic for the function's results. A result is sent with the key of the received message, before that message
+                is committed. A result that is a Message keeps its own key, headers and id. A result of None is not sent.
+            concurrency: Number of group members in this program, which is also the number of partitions processed concurrently.
+            decode: The decoder of payloads; by default chosen by the parameter's annotation.
+            encode: The encoder of results; by default chosen by the annotation of the return value.
+            options: As for Client.consumer(); `group` is required.
 
         Raises:
-            InvalidInputError: the signature cannot be filled, or an option is invalid; the error has a correct example.
+            InvalidInputError: a parameter cannot be supplied, or an option is invalid; the message contains a correct example.
         """
         names = set(topic if isinstance(topic, list) else [topic])
         group = check_consumer_options(options).get("group")
         if group is None:
-            raise InvalidOptionError(f"a handler of {topic} needs a group", advice='Set group=, as in group="billing"')
+            raise InvalidOptionError(f"a handler of {topic} requires a group", advice='Set group=, as in group="billing"')
         if check_whole("concurrency", concurrency) < 1:
-            raise InvalidOptionError(f"concurrency is {concurrency}", advice="Pass a number of at least 1")
+            raise InvalidOptionError(f"concurrency must be at least 1, not {concurrency}")
         for other in self._handlers:
             others = other.topic if isinstance(other.topic, list) else [other.topic]
             if other.options.get("group") == group and names.intersection(others):
                 raise InvalidOptionError(
                     f"{other.signature.where} is already a handler of {topic} in the group {group!r}",
-                    advice="They would share the messages: set another group",
+                    advice="Set another group: handlers with the same group would share the messages",
                 )
 
         def register(function: _F) -> _F:
@@ -100,7 +100,7 @@ class App:
         return register
 
     def with_log(self, log: str | Client | AsyncClient) -> App:
-        """Return an App with the same handlers over another log, for tests.
+        """Return an App that runs the same handlers on another log, for tests.
 
         Args:
             log: See App().
@@ -113,25 +113,26 @@ class App:
 
     @property
     def log(self) -> AsyncClient:
-        """The client, while the App runs.
+        """The App's client, available while the App runs.
 
         Raises:
-            ClosedError: it does not run.
+            ClosedError: the App is not running.
         """
         if self._log is None:
             raise ClosedError("the App is not running", advice="Use app.log in handlers or within `async with app`")
         return self._log
 
     def run(self) -> None:
-        """Run until all handlers have ended, by Ctrl-C, SIGTERM, stop() or `timeout_ms`.
+        """Run until all handlers have ended: after Ctrl-C, SIGTERM, stop() or `timeout_ms`.
 
-        The first signal ends each handler after the message that it has. The second signal cancels them: these messages are
-        delivered again.
+        The first signal ends each handler after its current message. The second signal cancels the handlers; their current
+        messages are delivered again.
 
         Raises:
             HeadstreamError: a log, topic or option cannot be used.
-            Exception: the error of a handler without `on_error`; its message is not committed, and the other handlers have ended.
-            KeyboardInterrupt: a second signal has cancelled handlers.
+            Exception: a handler without `on_error` raised this error. Its message is not committed, and all other handlers have
+                ended.
+            KeyboardInterrupt: a second signal cancelled the handlers.
         """
         self._is_forced = False
         asyncio.run(self._run())
@@ -153,30 +154,30 @@ class App:
         self.stop()
 
     def stop(self) -> None:
-        """Have each handler end after the message that it has; wait() and leaving `async with` wait for it."""
+        """Request that each handler end after its current message. wait() and the end of the `async with` block wait for this."""
         self._is_stopping = True
         for member in self._members:
             member.stop()
 
     async def wait(self) -> None:
-        """Wait until all handlers have ended, or one has failed.
+        """Wait until all handlers have ended, or until a handler fails.
 
         Raises:
-            Exception: the error of a handler without `on_error`.
+            Exception: a handler without `on_error` raised this error.
         """
         if self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         _raise_failure(self._tasks)
 
     async def drain(self, timeout_ms: Milliseconds = 10_000) -> None:
-        """Wait until the groups of all handlers have committed every message of their topics, dead letters included.
+        """Wait until the groups of all handlers have committed every message of their topics, including dead-lettered messages.
 
         Args:
             timeout_ms: Maximum wait, milliseconds or a timedelta.
 
         Raises:
-            WaitTimeoutError: a group still has messages.
-            Exception: the error of a handler without `on_error`.
+            WaitTimeoutError: a group still has uncommitted messages.
+            Exception: a handler without `on_error` raised this error.
         """
         loop, checks = asyncio.get_running_loop(), 0
         until_s = loop.time() + milliseconds("timeout_ms", timeout_ms) / 1000
@@ -185,12 +186,12 @@ class App:
             _raise_failure(self._tasks)
             checks = 0 if left else checks + 1
             if left and loop.time() >= until_s:
-                raise WaitTimeoutError(f"{left} is not committed", advice="Set a longer timeout_ms")
+                raise WaitTimeoutError(f"{left} was not committed in time", advice="Set a longer timeout_ms")
             if left:
                 await asyncio.sleep(_CHECK_EVERY_S)
 
     async def _find_left(self) -> str:
-        """Return a partition with messages that a handler's group has not committed, as text; empty if there is none."""
+        """Return the name of a partition with messages that a handler's group has not committed; "" if there is none."""
         for member in self._members:
             consumer, group = member.consumer, member.handler.options.get("group")
             topics = consumer.topics if isinstance(consumer, AsyncTopicsConsumer) else [str(member.handler.topic)]
@@ -205,7 +206,7 @@ class App:
         if not self._handlers:
             raise InvalidInputError("the App has no handlers", advice="Register one with @app.consume(topic, group=…)")
         if self._log is not None:
-            raise InvalidInputError("the App is already running", advice="Use app.with_log(…) for another run beside it")
+            raise InvalidInputError("the App is already running", advice="Use app.with_log(…) for a concurrent run")
         given = self._given
         if isinstance(given, (Client, AsyncClient)):
             self._log = given if isinstance(given, AsyncClient) else AsyncClient(given)

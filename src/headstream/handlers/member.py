@@ -1,4 +1,4 @@
-"""Member: one member of a handler's group. It calls the handler with one message after another, in their order."""
+"""Member: one member of a handler's group. It calls the handler for one message after the other, in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log: Final = logging.getLogger("headstream.handlers")
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A registered function, with the arguments of App.consume()."""
+    """A registered function with the arguments of App.consume()."""
 
     topic: str | list[str]
     signature: Signature
@@ -34,7 +34,7 @@ class Handler:
 
 
 class Member:
-    """A loop over a consumer of an open log; the producer sends the results, or is None."""
+    """A loop over a consumer. The producer sends the handler's results; it is None if results are not sent."""
 
     def __init__(self, handler: Handler, log: AsyncClient, producer: AsyncProducer | None) -> None:
         self.handler = handler
@@ -52,13 +52,13 @@ class Member:
         )
 
     async def begin(self) -> asyncio.Task[None]:
-        """Open the consumer, and return the task that calls the handler."""
+        """Open the consumer and return the task that calls the handler."""
         await self.consumer.__aenter__()
         self._task = asyncio.create_task(self._run(), name=self.handler.signature.where)
         return self._task
 
     def stop(self) -> None:
-        """End after the message that the handler has, or immediately if it waits for one."""
+        """End after the handler's current message, or immediately if no message is in progress."""
         self._is_stopping = True
         if self._task is not None and not self._is_busy:
             self._task.cancel()
@@ -98,7 +98,7 @@ class Member:
             raise
 
     async def _send(self, producer: AsyncProducer, message: ReceivedMessage, result: Any) -> None:
-        """Send a result, and wait until it is stored: only then the message is committed."""
+        """Send a result and wait until it is stored; the message is committed afterwards."""
         assert self._encode is not None
         if isinstance(result, Message):
             await producer.send_and_wait(result.payload, key=result.key, headers=result.headers, id=result.id)

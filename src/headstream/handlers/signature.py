@@ -1,12 +1,12 @@
-"""Signature: the value that each parameter of a handler receives, determined once, when the handler is registered.
+"""Signature: the source of each parameter's value, determined once, when the handler is registered.
 
 message: hs.ReceivedMessage                      the message; also hs.DecodedMessage[Order], with its value
-headers: hs.Headers                              its headers
-attempt: hs.uint8                                the header `attempt`, which has to be a uint8: a HeaderValue
-attempt: Annotated[int, hs.uint8]                its Python value
-trace: Annotated[str, hs.string, "trace.id"]     the header of another name
-source: hs.HeaderValue | None = None             of any kind, and None if the header is missing
-order: Order                                     the payload, decoded; one parameter at most
+headers: hs.Headers                              the message's headers
+attempt: hs.uint8                                the header `attempt` as a HeaderValue; the header must be a uint8
+attempt: Annotated[int, hs.uint8]                the Python value of the header `attempt`, which must be a uint8
+trace: Annotated[str, hs.string, "trace.id"]     the header `trace.id`, whose name differs from the parameter's
+source: hs.HeaderValue | None = None             the header `source`, of any kind; None if it is missing
+order: Order                                     the decoded payload; at most one parameter
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_DEFAULT: Final = inspect.Parameter.empty
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """A parameter that receives a header; of any kind if `kind` is None, and as its Python value if `is_plain`."""
+    """A parameter that receives a header: of any kind if `kind` is None, and as a Python value if `is_plain` is True."""
 
     key: str
     kind: KindType | None
@@ -70,7 +70,7 @@ class Signature:
         decode: The decoder of payloads; None if no parameter receives a payload.
 
     Raises:
-        InvalidInputError: a parameter cannot be filled; the error has the reason and a correct example.
+        InvalidInputError: a parameter cannot be supplied; the message contains the reason and a correct example.
     """
 
     def __init__(self, function: Callable[..., Any], decode: Any = None) -> None:
@@ -103,8 +103,8 @@ class Signature:
             raise InvalidInputError("only named parameters can be filled", advice="Omit *, ** and / in the signature")
         if name not in hints:
             raise InvalidInputError(
-                "it has no annotation",
-                advice="Write `: hs.ReceivedMessage` for the message, a kind as `: hs.uint8` for a header, "
+                "the parameter has no annotation",
+                advice="Write `: hs.ReceivedMessage` for the message, a kind such as `: hs.uint8` for a header, "
                 "or the type of the payload",
             )
         annotation, is_optional = _split_optional(hints[name])
@@ -132,10 +132,10 @@ class Signature:
             self.decode = self.decode or _serializer_of(plain)
 
     def arguments(self, message: ReceivedMessage) -> dict[str, Any]:
-        """Return the arguments that a message gives; its consumer decodes with `decode`.
+        """Return the arguments for a message of a consumer that uses `decode`.
 
         Raises:
-            HeaderError: a header is missing, or has another kind.
+            HeaderError: a header is missing or has the wrong kind.
             SerializerError: the payload is null, and the parameter is not optional.
         """
         arguments: dict[str, Any] = dict.fromkeys(self._messages, message)
@@ -152,14 +152,14 @@ class Signature:
         return arguments
 
     def make_encoder(self, encode: Any) -> Any:
-        """Return the user's encoder of the handler's results, else their type's encoder; InvalidInputError: unusable type."""
+        """Return the encoder of results: the user's, or by the result's type; InvalidInputError if the type cannot be encoded."""
         if encode is not None:
             return encode
         if self._result in (inspect.Signature.empty, type(None)):
             raise InvalidInputError(
-                "produce= sends the handler's result, and the handler has no return annotation",
+                "produce= sends the result of the handler, but the handler has no return annotation",
                 where=self.where,
-                advice="Annotate the result, as in `-> Invoice`, or leave out produce=",
+                advice="Annotate the result, as in `-> Invoice`, or omit produce=",
             )
         if isinstance(self._result, type) and issubclass(self._result, Message):
             return _serializer_of(bytes)  # which Member._send() does not call
@@ -169,7 +169,7 @@ class Signature:
 
 @contextmanager
 def _placing(where: str) -> Iterator[None]:
-    """Name the handler and parameter in errors."""
+    """Add the names of the handler and the parameter to errors."""
     try:
         yield
     except HeadstreamError as error:
@@ -189,7 +189,7 @@ def _serializer_of(kind: Any) -> Serializer[Any]:
 
     Raises:
         InvalidInputError: the type describes neither a payload nor a header.
-        MissingExtraError: neither msgspec nor pydantic is installed, and it is not a plain dict, list or bytes.
+        MissingExtraError: neither msgspec nor pydantic is installed, and the type is not a plain dict, list or bytes.
     """
     if kind is bytes:
         return Serializer("bytes", lambda value: value, bytes)
@@ -207,7 +207,7 @@ def _serializer_of(kind: Any) -> Serializer[Any]:
     if not is_typed and get_origin(kind) is None:
         raise InvalidInputError(
             f"{getattr(kind, '__name__', kind)!r} is not a payload type",
-            advice="Make it a dataclass, a TypedDict, a msgspec.Struct or a pydantic model, or set decode= or encode=",
+            advice="Use a dataclass, a TypedDict, a msgspec.Struct or a pydantic model, or set decode= or encode=",
         )
     try:
         return msgspec(kind)

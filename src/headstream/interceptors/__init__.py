@@ -1,10 +1,10 @@
-"""Interceptors: see and change the messages of a client, for `hs.connect(url, interceptors=[…])`.
+"""Interceptors, which see and can change the messages of a client, for `hs.connect(url, interceptors=[…])`.
 
     from headstream import interceptors
 
     log = hs.connect(url, interceptors=[interceptors.Tracing(), interceptors.Compression()])
 
-Shipped interceptors can also be named in the variable HEADSTREAM_INTERCEPTORS (by_name.py).
+The interceptors of this package can also be named in the variable HEADSTREAM_INTERCEPTORS (by_name.py).
 """
 
 from __future__ import annotations

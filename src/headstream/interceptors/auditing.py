@@ -1,11 +1,11 @@
-"""Auditing: the sender, host and time of each message in typed headers, and a log line for each step of a message.
+"""Auditing: sender, host and time of each message in typed headers, and one log line per step of a message.
 
     header                kind     what it is
     audit.application     string   the application's name
     audit.host            string   its host
     audit.process         int64    its process id
     audit.time            int64    when send() was called, microseconds since 1970 UTC
-    audit.number          int64    from 1 in each Auditing: a gap is a message that was not stored, or is missing
+    audit.number          int64    message number, from 1 for each Auditing; a gap shows that a message was not stored or was lost
 
 A forwarded message gets another set of these headers after the existing headers, so the headers list every step in order.
 """
@@ -34,16 +34,16 @@ _MAX_BYTES: Final = 255
 
 
 class Auditing(Interceptor):
-    """Adds headers with the sender of a message, and records the steps of messages.
+    """Adds headers that identify the sender of a message, and records the steps of messages.
 
     Args:
         application: The name in `audit.application`; by default the program's name.
-        record: Called with each step, a dict: `step` (`sent`, `stored`, `failed`, `received` or `committed`), `time_us`, the
-            message's `topic`, `partition`, `offset` and `id` as far as known, and `error`. By default each is a line of JSON
-            in the logger `headstream.audit`, level INFO.
+        record: Called with a dict for each step: `step` (`sent`, `stored`, `failed`, `received` or `committed`), `time_us`, the
+            message's `topic`, `partition`, `offset` and `id` if known, and `error`. By default, each step is logged as a line of
+            JSON by the logger `headstream.audit` at level INFO.
         stamp: Whether to add the headers.
 
-    Errors of this interceptor are logged by default, and messages continue without it.
+    Errors of this interceptor are logged by default, and messages are processed without it.
     """
 
     on_error: ErrorPolicy | str = ErrorPolicy.SKIP

@@ -1,14 +1,14 @@
-"""BatchTracing: spans of batches, whose messages belong to many traces (OpenTelemetry).
+"""BatchTracing: OpenTelemetry spans of batches, whose messages belong to different traces.
 
-    send shop/orders        made by the sender's Tracing, in the header `traceparent`
-      append shop/orders    of a server, in the trace of each message: until the batch is written
+    send shop/orders        the span of the sender's Tracing, in the header `traceparent`
+      append shop/orders    a server's span in the trace of each message, until the batch is written
 
-    process batch 12        of a pipeline: child of the first sampled message's span, linked to the spans of the other messages
-      merge SHOP.orders     a step, in any thread
-    applied                 in the trace of each other message: as long as the batch, linked to it
+    process batch 12        a pipeline's span: child of the first sampled message's span, linked to the other messages' spans
+      merge SHOP.orders     the span of a step, in any thread
+    applied                 a span in the trace of each other message: as long as the batch's span, and linked to it
 
-Only messages of sampled traces have spans; they are found in the bytes of a batch: no message is decoded. A batch of a pipeline
-is recorded if one of its messages is, and each message's trace leads to the batch and back.
+Only messages of sampled traces have spans. Their contexts are found in the bytes of a batch, so no message is decoded. A
+pipeline's batch is recorded if at least one of its messages is sampled. Links connect each message's trace with the batch.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class BatchSpan:
 
     @contextmanager
     def step(self, name: str, attributes: Mapping[str, Any] | None = None) -> Iterator[Any]:
-        """Record a span of one step and yield it; it records an error of the body. Any thread."""
+        """Record a span around the body and yield the span; an error of the body is recorded. Thread-safe."""
         parent = self._trace.set_span_in_context(self.span)
         with self._tracer.start_as_current_span(name, parent, attributes=dict(attributes or {})) as span:
             yield span
 
 
 class BatchTracing:
-    """Records spans of batches; usable from any thread.
+    """Records spans of batches. Thread-safe.
 
     Args:
-        tracer_provider: Of OpenTelemetry's SDK; by default the global provider.
+        tracer_provider: A provider of OpenTelemetry's SDK; by default the global provider.
 
     Raises:
         MissingExtraError: opentelemetry-api is not installed (the extra `tracing`).
@@ -61,11 +61,11 @@ class BatchTracing:
     def process(
         self, name: str, contexts: Sequence[str], attributes: Mapping[str, Any] | None = None, start_ns: int | None = None
     ) -> Iterator[BatchSpan]:
-        """Record a span around the processing of a batch, and yield it; it records an error of the body.
+        """Record a span around the processing of a batch and yield the span; an error of the body is recorded.
 
         Args:
-            contexts: The `traceparent` of sampled messages, without invalid values and values beyond MAX_LINKS.
-            start_ns: Time at which it began, nanoseconds since 1970 UTC; None is now.
+            contexts: The `traceparent` values of sampled messages. Invalid values and values beyond MAX_LINKS are ignored.
+            start_ns: Time at which the processing began, nanoseconds since 1970 UTC; None is the current time.
         """
         trace, began_ns = self._trace, time.time_ns() if start_ns is None else start_ns
         parents = [self._propagator.extract({"traceparent": text}) for text in contexts[:MAX_LINKS]]
@@ -89,10 +89,10 @@ class BatchTracing:
 
     @contextmanager
     def append(self, topic: TopicName, partition: int, contexts: Sequence[str]) -> Iterator[None]:
-        """Make a span for each traced message around the append of their batch.
+        """Record one span per traced message around the append of the messages' batch.
 
         Args:
-            contexts: The `traceparent` of the messages, as find_contexts() returns them.
+            contexts: The `traceparent` values of the messages, as returned by find_contexts().
         """
         trace, began_ns = self._trace, time.time_ns()
         attributes = {

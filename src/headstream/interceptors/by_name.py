@@ -1,10 +1,10 @@
-"""Interceptors by name, as in the variable HEADSTREAM_INTERCEPTORS:
+"""Creates interceptors from names, as in the variable HEADSTREAM_INTERCEPTORS:
 
     tracing?rate=0.01,auditing?application=billing,compression?min_bytes=1024,encryption?key_file=/etc/headstream/keys.json
     tracing?on_error=raise,mycompany.hooks:Stamp?region=eu
 
-A name of this package, or `module:attribute` of any: a class, called with the options as text, a function that returns an
-interceptor, or an interceptor. `on_error` and `dead_letter` set the policy of each.
+A name is a name of this package, or `module:attribute`. The attribute is an interceptor, or a class or function that is called
+with the options as strings and returns an interceptor. `on_error` and `dead_letter` set the interceptor's policy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POLICY: Final = ("on_error", "dead_letter")
 
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError("it is neither true nor false")
+        raise ValueError("the value must be true or false")
     return text.lower() == "true"
 
 
@@ -42,7 +42,7 @@ _SHIPPED: Final[Mapping[str, tuple[Callable[..., object], Mapping[str, Callable[
 
 
 def make_interceptors(text: str) -> list[object]:
-    """Return the interceptors that a text with names and options names, in its order.
+    """Return the interceptors for a string of names and options, in order.
 
     Raises:
         InvalidOptionError: a name or an option is unknown or invalid.
@@ -92,5 +92,5 @@ def _make_other(name: str, options: dict[str, str]) -> object:
         found = getattr(found, part)
     is_made = not isinstance(found, type) and any(hasattr(found, hook) for hook in HOOKS)
     if is_made and options:
-        raise InvalidOptionError(f"{name} is already an interceptor: it takes no options")
+        raise InvalidOptionError(f"{name} is an interceptor object, so it takes no options")
     return found if is_made else found(**options)

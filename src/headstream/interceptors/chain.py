@@ -1,4 +1,4 @@
-"""Chain: the interceptors of one client in their order, and the policy of each when it raises an error.
+"""Chain: the ordered interceptors of one client, and the error policy of each interceptor.
 
 send         in the order of the list      message -> message     InterceptorError | RejectedMessageError
 receive      in the reverse order          message -> message     InterceptorError | RejectedMessageError
@@ -23,10 +23,10 @@ _log: Final = logging.getLogger("headstream.interceptors")
 
 
 class RejectedMessageError(Exception):
-    """A message to be sent to a dead-letter topic.
+    """A message must be sent to a dead-letter topic.
 
     Args:
-        message: The message before the interceptor that failed.
+        message: The message as it was before the interceptor that failed.
         topic: `stream/topic` of the dead letters.
     """
 
@@ -51,7 +51,7 @@ class _Step:
 
 
 class Chain:
-    """The interceptors of one client, in sending order; thread-safe if each is. InvalidOptionError: one is invalid."""
+    """The interceptors of one client in sending order. Thread-safe if each is; InvalidOptionError if one is invalid."""
 
     def __init__(self, interceptors: Iterable[object]) -> None:
         steps: dict[str, list[_Step]] = {hook: [] for hook in HOOKS}
@@ -73,7 +73,7 @@ class Chain:
 
     @property
     def is_async(self) -> bool:
-        """Whether a hook is a coroutine function: calls then run in threads of the client."""
+        """Whether a hook is a coroutine function; the hooks are then called in threads of the client."""
         return bool(self.async_names)
 
     @property
@@ -82,7 +82,7 @@ class Chain:
         return bool(self._acknowledged)
 
     def remember_loop(self) -> None:
-        """Record the event loop for which this thread works; see LoopBridge."""
+        """Record the event loop for which this thread runs calls; see LoopBridge."""
         self._bridge.remember_loop()
 
     def send(self, message: Message) -> Message:
@@ -100,7 +100,7 @@ class Chain:
         return message
 
     def receive(self, message: Message) -> Message:
-        """Return the message to deliver; errors as send()."""
+        """Return the message to deliver; errors as in send()."""
         for step in self._receive:
             try:
                 changed = _checked(self._run(step, message))
@@ -108,21 +108,21 @@ class Chain:
                     raise InvalidInputError("on_receive returned a message with another topic, partition or offset")
                 message = changed
             except Exception as error:
-                self._apply_policy(step, error, message, "It is not committed; seek() skips it")
+                self._apply_policy(step, error, message, "The message is not committed; use seek() to skip it")
         return message
 
     def acknowledge(self, message: Message, failure: Exception | None) -> InterceptorError | None:
-        """Report the outcome of a sent message, and return the error of an interceptor that is to be raised."""
+        """Report the outcome of a sent message. Return the InterceptorError that the caller must raise, or None."""
         return self._report(self._acknowledged, message.topic or "", message, failure)
 
     def commit(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """Report committed offsets; InterceptorError if an interceptor raised an error: the offsets are committed."""
+        """Report committed offsets; InterceptorError if an interceptor failed. The offsets remain committed."""
         error = self._report(self._commit, topic, topic, offsets)
         if error is not None:
             raise error
 
     def _report(self, steps: tuple[_Step, ...], where: str, *arguments: Any) -> InterceptorError | None:
-        """Call all steps; return the first error that is to be raised."""
+        """Call all steps, and return the first InterceptorError that the caller must raise, or None."""
         found: InterceptorError | None = None
         for step in steps:
             try:
@@ -131,7 +131,7 @@ class Chain:
                 if step.policy is not ErrorPolicy.RAISE:
                     _log.exception("%s of the interceptor %s failed", step.hook, step.name)
                 elif found is None:
-                    found = _explain(step, error, where, "What it reports has happened")
+                    found = _explain(step, error, where, "The reported event has happened nevertheless")
         return found
 
     def _run(self, step: _Step, *arguments: Any) -> Any:
@@ -141,7 +141,7 @@ class Chain:
     def _apply_policy(self, step: _Step, error: Exception, message: Message, advice: str) -> None:
         if step.policy is ErrorPolicy.SKIP:
             _log.error(
-                "%s of the interceptor %s failed; %s continues without it", step.hook, step.name, _where(message), exc_info=error
+                "%s of the interceptor %s failed and was skipped for %s", step.hook, step.name, _where(message), exc_info=error
             )
             return
         if step.dead_letter is not None:
@@ -151,7 +151,7 @@ class Chain:
 
 def _steps_of(interceptor: object) -> list[_Step]:
     if isinstance(interceptor, type):
-        raise InvalidOptionError(f"the interceptor {interceptor.__name__} is a class", advice="Pass an instance of it")
+        raise InvalidOptionError(f"the interceptor {interceptor.__name__} is a class", advice="Pass an instance of the class")
     name = interceptor_name(interceptor)
     policy, dead_letter = check_policy(
         interceptor, getattr(interceptor, "on_error", ErrorPolicy.RAISE), getattr(interceptor, "dead_letter", None)
@@ -164,12 +164,12 @@ def _steps_of(interceptor: object) -> list[_Step]:
             is_asked = callable(skips) and getattr(skips, "__func__", None) is not getattr(Interceptor, SKIPS[hook])
             steps.append(_Step(name, hook, call, policy, dead_letter, skips if is_asked else None))
     if not steps:
-        raise InvalidOptionError(f"{interceptor!r} is not an interceptor", advice=f"It has no method among {', '.join(HOOKS)}")
+        raise InvalidOptionError(f"{interceptor!r} is not an interceptor", advice=f"Define one of the methods {', '.join(HOOKS)}")
     return steps
 
 
 def _skips_of(steps: tuple[_Step, ...]) -> Callable[[Any], bool] | None:
-    """Return a function that returns whether a message can skip these steps; None if it must pass through them."""
+    """Return a function that decides whether a message can skip these steps; None if every message must be processed."""
     if not steps:
         return lambda _: True
     return steps[0].skips if len(steps) == 1 else None
@@ -177,7 +177,7 @@ def _skips_of(steps: tuple[_Step, ...]) -> Callable[[Any], bool] | None:
 
 def _checked(result: Any) -> Message:
     if not isinstance(result, Message):
-        raise InvalidInputError(f"it returned {type(result).__name__} instead of a message", advice="Return the message")
+        raise InvalidInputError(f"the result is {type(result).__name__}, not a message", advice="Return the message")
     return result
 
 

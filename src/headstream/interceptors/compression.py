@@ -1,4 +1,4 @@
-"""Compression of payloads, headers stay readable: the header `hs.compression` names the algorithm, `zlib` or `zstd`."""
+"""Compression of payloads; headers stay readable. The header `hs.compression` names the algorithm, `zlib` or `zstd`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ _LEVELS: Final = {"zlib": (6, range(10)), "zstd": (3, range(1, 23))}
 
 
 class Compression(Interceptor):
-    """Compresses payloads when they are sent, if that makes the message smaller, and decompresses them when received.
+    """Compresses the payload of a sent message if this makes the message smaller, and decompresses received payloads.
 
-    Messages without the header `hs.compression` are received unchanged, and messages that have it are not compressed again.
+    A received message without the header `hs.compression` is delivered unchanged. A sent message that already has the header is
+    not compressed again.
 
     Args:
         algorithm: `zlib`, of the standard library, or `zstd` (the extra `zstd`).
-        min_bytes: Smaller payloads are sent unchanged.
+        min_bytes: Minimum payload size for compression, bytes; smaller payloads are sent unchanged.
         level: 0 to 9 for zlib, 1 to 22 for zstd; None is the library's default.
 
     Raises:
@@ -35,13 +36,13 @@ class Compression(Interceptor):
 
     def __init__(self, algorithm: str = "zlib", *, min_bytes: int = _MIN_BYTES, level: int | None = None) -> None:
         if algorithm not in _LEVELS:
-            raise InvalidOptionError(f"algorithm is {algorithm!r}", advice=f"Use {' or '.join(_LEVELS)}")
+            raise InvalidOptionError(f"algorithm must be {' or '.join(_LEVELS)}, not {algorithm!r}")
         default, levels = _LEVELS[algorithm]
         level = default if level is None else level
         if level not in levels:
-            raise InvalidOptionError(f"level is {level}", advice=f"Use {levels[0]} to {levels[-1]}")
+            raise InvalidOptionError(f"level must be {levels[0]} to {levels[-1]}, not {level}")
         if min_bytes < 0:
-            raise InvalidOptionError(f"min_bytes is {min_bytes}", advice="Use 0 or more")
+            raise InvalidOptionError(f"min_bytes must be at least 0, not {min_bytes}")
         self._algorithm = algorithm
         self._min_bytes = min_bytes
         self._compress = _compressor(algorithm, level)
@@ -65,7 +66,7 @@ class Compression(Interceptor):
             return message
         algorithm = str(found.value)
         if algorithm not in _LEVELS:
-            raise InvalidInputError(f"{COMPRESSION_HEADER} is {algorithm!r}", advice=f"Use one of {', '.join(_LEVELS)}")
+            raise InvalidInputError(f"{COMPRESSION_HEADER} must be {' or '.join(_LEVELS)}, not {algorithm!r}")
         payload = (_unzlib if algorithm == "zlib" else _unzstd)(message.payload)
         return replace(message, payload=payload, headers=message.headers.without(COMPRESSION_HEADER), checksum=-1)
 
@@ -102,7 +103,7 @@ def _unzstd(data: bytes) -> bytes:
 
 
 def _check_size(payload: bytes) -> None:
-    """Bound the memory that a small message can claim."""
+    """Limit the memory that a small compressed message can require."""
     if len(payload) > MAX_BATCH_BYTES:
         raise InvalidInputError(f"the payload decompresses to more than {MAX_BATCH_BYTES} bytes")
 
@@ -111,5 +112,5 @@ def _zstandard() -> Any:
     try:
         import zstandard
     except ImportError as error:
-        raise MissingExtraError(f"the algorithm zstd needs {error.name}", advice="Install headstream[zstd]") from None
+        raise MissingExtraError(f"the algorithm zstd requires {error.name}", advice="Install headstream[zstd]") from None
     return zstandard

@@ -1,10 +1,10 @@
-"""Encryption of payloads with AES-256-GCM, headers stay readable.
+"""Encryption of payloads with AES-256-GCM; headers stay readable.
 
     header hs.encryption   {"alg": "A256GCM", "key": <name of the key>, "headers": [<name>, …]}
     payload                nonce (12 bytes) | ciphertext | tag (16 bytes)
 
-Authenticated with the payload: the header hs.encryption itself, the message's key, and the headers that it lists, so that a
-change of one of them is detected. Other headers can be added and changed on the way, as a mirror or a router does.
+The payload, the message's key, the header hs.encryption and the headers that it lists are authenticated, so a change of any of
+them is detected. Other headers can be added and changed in transit, for example by a mirror or a router.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _ALGORITHM: Final = "A256GCM"
 class Encryption(Interceptor):
     """Encrypts payloads when they are sent, and decrypts them when received.
 
-    A null payload stays null. Messages without the header `hs.encryption` are received unchanged, unless `required`. One key
-    encrypts at most 2^32 messages safely, since nonces are random: add a key and make it the current key before that.
+    A null payload is not encrypted. Messages without the header `hs.encryption` are delivered unchanged, unless `required` is
+    set. Nonces are random, so a key is safe for at most 2^32 messages: set a new current key before this number is reached.
 
     Args:
-        keys: Name -> 32 random bytes, of all keys that messages to receive are encrypted with.
-        current: The name of the key for sending; by default the only key.
-        authenticate: Names of headers that must not change on the way.
+        keys: Name of each key -> 32 random bytes; must contain every key with which received messages are encrypted.
+        current: The name of the key that encrypts sent messages; by default the only key.
+        authenticate: Names of headers to authenticate; a change in transit is detected.
         required: Whether receiving a message that is not encrypted is an error.
 
     Raises:
-        InvalidOptionError: a key has another size, or `current` is not one of them.
+        InvalidOptionError: a key does not have 32 bytes, or `current` is not the name of a key.
         MissingExtraError: cryptography is not installed (the extra `encryption`).
     """
 
@@ -56,10 +56,10 @@ class Encryption(Interceptor):
         try:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ImportError as error:
-            raise MissingExtraError(f"encryption needs {error.name}", advice="Install headstream[encryption]") from None
+            raise MissingExtraError(f"encryption requires {error.name}", advice="Install headstream[encryption]") from None
         for name, key in keys.items():
             if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
-                raise InvalidOptionError(f"the key {name!r} is not {_KEY_BYTES} bytes", advice="Use secrets.token_bytes(32)")
+                raise InvalidOptionError(f"the key {name!r} must have {_KEY_BYTES} bytes", advice="Use secrets.token_bytes(32)")
         if current is None and len(keys) == 1:
             current = next(iter(keys))
         if current not in keys:
@@ -73,14 +73,14 @@ class Encryption(Interceptor):
 
     @classmethod
     def from_file(cls, key_file: str | Path, *, required: bool = False) -> Encryption:
-        """Return the interceptor of a key file: JSON {"current": name, "keys": {name: base64}, "authenticate": [header]}.
+        """Create the interceptor from a key file: JSON {"current": name, "keys": {name: base64}, "authenticate": [header]}.
 
         Args:
-            key_file: Path of the keyring file; the last member is optional.
+            key_file: Path of the key file; `authenticate` is optional.
             required: As for Encryption.
 
         Raises:
-            InvalidOptionError: the file cannot be read, or is not of this form.
+            InvalidOptionError: the file cannot be read or has another form.
         """
         try:
             found = json.loads(Path(key_file).read_text(encoding="utf-8"))
@@ -88,7 +88,7 @@ class Encryption(Interceptor):
             current, authenticate = found["current"], found.get("authenticate", [])
         except (OSError, ValueError, KeyError, AttributeError, TypeError, binascii.Error) as error:
             raise InvalidOptionError(
-                f"the key file cannot be used: {type(error).__name__}",  # never the text: it can have key bytes
+                f"cannot load the key file: {type(error).__name__}",  # never the text: it can have key bytes
                 where=str(key_file),
                 advice='Write {"current": "a", "keys": {"a": "<32 bytes in base64>"}}',
             ) from None
@@ -99,7 +99,7 @@ class Encryption(Interceptor):
         if message.payload is None:
             return message
         if ENCRYPTION_HEADER in message.headers:
-            raise InvalidInputError(f"the message already has a header {ENCRYPTION_HEADER}", advice="Send it decrypted")
+            raise InvalidInputError(f"the message already has a header {ENCRYPTION_HEADER}", advice="Send the message decrypted")
         nonce = os.urandom(_NONCE_BYTES)
         bound = _bound_bytes(self._header, message, self._names)
         payload = nonce + self._ciphers[self._current or ""].encrypt(nonce, message.payload, bound)
@@ -111,7 +111,7 @@ class Encryption(Interceptor):
         found = message.headers.get(ENCRYPTION_HEADER)
         if found is None or message.payload is None:
             if self._required and message.payload is not None:
-                raise InvalidInputError("the message is not encrypted", advice="Omit required=True to receive it")
+                raise InvalidInputError("the message is not encrypted", advice="Omit required=True to receive such messages")
             return message
         text = str(found.value)
         name, names = _parse_header(text)
@@ -138,14 +138,14 @@ def _parse_header(text: str) -> tuple[str, list[str]]:
         found: Any = json.loads(text)
         algorithm, name, names = found["alg"], found["key"], found["headers"]
     except (ValueError, KeyError, TypeError):
-        raise InvalidInputError(f"{ENCRYPTION_HEADER} is {text!r}, which is not of this interceptor") from None
+        raise InvalidInputError(f"{ENCRYPTION_HEADER} has the invalid value {text!r}") from None
     if algorithm != _ALGORITHM or not isinstance(name, str) or not isinstance(names, list):
-        raise InvalidInputError(f"the encryption {algorithm!r} is unknown", advice=f"Known is {_ALGORITHM}")
+        raise InvalidInputError(f"the encryption {algorithm!r} is unknown", advice=f"Use {_ALGORITHM}")
     return name, [str(each) for each in names]
 
 
 def _bound_bytes(header: str, message: Message, names: list[str]) -> bytes:
-    """Return the additional authenticated data of a payload, each part after its length."""
+    """Return the additional authenticated data of a payload; each part follows its length."""
     pairs = [(key, value) for key, value in message.headers.items() if key in names]
     parts = header.encode(), b"\x00" if message.key is None else b"\x01" + message.key, Headers(pairs).as_bytes()
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)

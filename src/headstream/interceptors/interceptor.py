@@ -17,13 +17,13 @@ SKIPS: Final = {"on_send": "skips_send", "on_receive": "skips_receive"}
 
 
 class ErrorPolicy(enum.StrEnum):
-    """Consequence of an interceptor's error; no policy loses a message.
+    """The handling of an interceptor's error. No policy loses a message.
 
-    `raise`: the call raises InterceptorError. A message is not accepted for sending; a received message is not delivered, is not
-    committed, and is delivered again.
+    `raise`: the call raises InterceptorError. A message to send is not accepted. A received message is neither delivered nor
+    committed, and is read again.
     `skip`: the error is logged, and the message continues as it was before this interceptor.
     `dead_letter`: the message is sent to the interceptor's dead-letter topic as it was before this interceptor, with the reason;
-    a received message is then skipped. For on_acknowledged and on_commit this is `skip`.
+    a received message is then skipped. For on_acknowledged and on_commit, `dead_letter` has the effect of `skip`.
     """
 
     RAISE = "raise"
@@ -32,64 +32,66 @@ class ErrorPolicy(enum.StrEnum):
 
 
 class Interceptor:
-    """Sees and changes the messages of a client. Override the methods that you need, as `def`, or as `async def` for
-    connect_async().
+    """Base class of interceptors, which see and can change the messages of a client.
 
-    Any object that has one of these methods is an interceptor; this class adds their types and the default policy.
+    Override the methods that you need with `def`, or, for connect_async(), with `async def`. Any object that has at least one of
+    these methods is an interceptor; this class adds type annotations and the default policy.
 
     Attributes:
         on_error: An ErrorPolicy or its value.
-        dead_letter: `stream/topic` for the policy `dead_letter`; created if missing.
+        dead_letter: `stream/topic` for the policy `dead_letter`; the topic is created if missing.
     """
 
     on_error: ErrorPolicy | str = ErrorPolicy.RAISE
     dead_letter: str | None = None
 
     def on_send(self, message: Message) -> Message | Awaitable[Message]:
-        """Return the message to send, changed or not; called by send(), before the message is checked and batched.
+        """Return the message to send, changed or unchanged. Called by send() before the message is checked and batched.
 
         Args:
-            message: The message of the application: payload, key, headers, id, topic, and the partition if it is chosen.
+            message: The application's message: payload, key, headers, id, topic, and the partition if the application chose it.
         """
         return message
 
     def on_acknowledged(self, message: Message, error: Exception | None) -> None | Awaitable[None]:
-        """See the outcome of a sent message; called by the producer's thread before flush() and receipts return.
+        """Receive the outcome of a sent message. Called in the producer's thread before flush() and receipts return.
 
-        The producer sends nothing meanwhile, so this must be short, and must not use the producer.
+        The producer sends nothing during the call, so this method must be fast, and must not use the producer.
 
         Args:
-            message: As it was sent, after all interceptors; with partition, and if it is stored, offset and timestamp.
-            error: Why it is not stored, or None.
+            message: The message as sent, after all interceptors, with its partition and, if the message is stored, offset and
+                timestamp.
+            error: Why the message is not stored, or None.
         """
         return None
 
     def on_receive(self, message: Message) -> Message | Awaitable[Message]:
-        """Return the message to deliver, changed or not; its topic, partition and offset must stay unchanged.
+        """Return the message to deliver, changed or unchanged. Its topic, partition and offset must not change.
 
         Called when a consumer or poll() delivers the message, in the reverse order of on_send.
 
         Args:
-            message: A ReceivedMessage. To change its payload use `dataclasses.replace(message, payload=…, checksum=-1)`.
+            message: A ReceivedMessage. To change the payload, use `dataclasses.replace(message, payload=…, checksum=-1)`.
         """
         return message
 
     def skips_send(self, headers: HeadersInput | None) -> bool:
-        """Return whether on_send need not be called for a message, which is then sent without creating a Message.
+        """Return whether a message can be sent without a call of on_send, so that no Message is created.
 
-        Asked for each message if this is the client's only interceptor with on_send; an error counts as no.
+        Called for each message if this is the client's only interceptor with on_send. If this method raises an error, on_send is
+        called.
 
         Args:
-            headers: The message as given to send(), unchecked.
+            headers: The message's headers as passed to send(), unchecked.
         """
         return False
 
     def skips_receive(self, message: Message) -> bool:
-        """Return whether on_receive need not be called for a message; see skips_send()."""
+        """Return whether a message can be delivered without a call of on_receive; see skips_send()."""
         return False
 
     def on_commit(self, topic: str, offsets: Mapping[int, int]) -> None | Awaitable[None]:
-        """See committed offsets, after the commit.
+        """Receive committed offsets, after the commit.
 
         Args:
             topic: `stream/topic`.
@@ -102,12 +104,12 @@ def guard(interceptor: object, *, on_error: str, dead_letter: str | None = None)
     """Return an interceptor with another error policy.
 
     Args:
-        interceptor: The interceptor, which is not changed.
+        interceptor: The interceptor to wrap; it is not changed.
         on_error: `raise`, `skip` or `dead_letter`.
-        dead_letter: `stream/topic` for `dead_letter`; created if missing.
+        dead_letter: `stream/topic` for the policy `dead_letter`; the topic is created if missing.
 
     Raises:
-        InvalidOptionError: the policy does not exist, or has no topic.
+        InvalidOptionError: the policy is unknown, or its topic is missing.
     """
     return Guarded(interceptor, on_error, dead_letter)
 
@@ -127,15 +129,15 @@ class Guarded:
 
 
 def interceptor_name(interceptor: object) -> str:
-    """Return the name of an interceptor in errors and logs: its class's."""
+    """Return an interceptor's class name, which identifies the interceptor in errors and logs."""
     return type(interceptor.interceptor if isinstance(interceptor, Guarded) else interceptor).__name__
 
 
 def check_policy(interceptor: object, on_error: object, dead_letter: object) -> tuple[ErrorPolicy, str | None]:
-    """Return a checked error policy and its topic; the interceptor's `refused_policies` are the policies that it cannot have.
+    """Check and return an interceptor's error policy and dead-letter topic; it can refuse policies (`refused_policies`).
 
     Raises:
-        InvalidOptionError: the policy does not exist or is refused, or its topic is missing or superfluous.
+        InvalidOptionError: the policy is unknown or refused, or the topic is missing or not allowed.
         InvalidInputError: the topic's name is invalid.
     """
     name = interceptor_name(interceptor)
@@ -143,15 +145,15 @@ def check_policy(interceptor: object, on_error: object, dead_letter: object) -> 
         policy = ErrorPolicy(str(on_error))
     except ValueError:
         names = ", ".join(ErrorPolicy)
-        raise InvalidOptionError(f"on_error of {name} is {on_error!r}", advice=f"Use one of {names}") from None
+        raise InvalidOptionError(f"on_error of {name} must be one of {names}, not {on_error!r}") from None
     if policy in getattr(interceptor, "refused_policies", ()):
         raise InvalidOptionError(
             f"{name} cannot have on_error={policy.value!r}",
-            advice="A message would be delivered without the interceptor's effect",
+            advice="Use another value: a failed message would be delivered without the effect of the interceptor",
         )
     if (policy is ErrorPolicy.DEAD_LETTER) != (dead_letter is not None):
         raise InvalidOptionError(
-            f"{name} has on_error={policy.value!r} and dead_letter={dead_letter!r}",
+            f"{name} cannot have on_error={policy.value!r} with dead_letter={dead_letter!r}",
             advice='Set both on_error="dead_letter" and dead_letter="stream/topic", or neither',
         )
     return policy, None if dead_letter is None else str(TopicName.parse(str(dead_letter)))

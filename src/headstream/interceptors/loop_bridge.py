@@ -1,7 +1,7 @@
-"""Loop bridge: calls coroutine functions in an event loop from the threads that work for it.
+"""Loop bridge: calls coroutine functions in an event loop from the client's threads.
 
-A client for asyncio runs its calls in threads (client/worker.py), which wait here for the coroutine. The loop itself never
-waits for these threads without returning to its tasks, so neither blocks the other.
+A client for asyncio runs its calls in threads (client/worker.py). A thread waits here for the coroutine; the event loop never
+blocks on a thread, so a deadlock is impossible.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ WORKING_FOR: Final[ContextVar[asyncio.AbstractEventLoop | None]] = ContextVar("W
 
 
 class LoopBridge:
-    """Runs coroutines of one client in its event loop; thread-safe."""
+    """Runs coroutines of one client in its event loop. Thread-safe."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def remember_loop(self) -> None:
-        """Record the loop for which this thread works, since the threads of producers belong to no loop."""
+        """Record the event loop for which this thread runs calls; threads of producers have no event loop."""
         self._loop = WORKING_FOR.get() or self._loop
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine in the event loop; InvalidInputError if the loop has ended, or is the calling thread's own."""
+        """Run a coroutine in the event loop; InvalidInputError if the loop is closed, or runs in the calling thread."""
         import asyncio
 
         self.remember_loop()
         loop = self._loop
         if loop is None or not loop.is_running():
             coroutine.close()
-            raise InvalidInputError("the event loop of an asynchronous interceptor is closed", advice="Close the log in the loop")
+            raise InvalidInputError("the event loop of an interceptor is closed", advice="Close the log before the loop")
         try:
             is_own = asyncio.get_running_loop() is loop
         except RuntimeError:

@@ -1,4 +1,4 @@
-"""Metrics: counts of sent, received and committed messages of a client, per topic, for Prometheus and over OTLP."""
+"""Metrics: counts of a client's sent, received and committed messages per topic, for Prometheus and over OTLP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BOUNDS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 10
 
 @dataclass(slots=True)
 class _Counts:
-    """Counts of a client for one topic."""
+    """A client's counts for one topic."""
 
     sent: int = 0
     sent_bytes: int = 0
@@ -40,27 +40,27 @@ class _Counts:
 _COUNTERS: Final = (
     ("sent_messages", "sent", "Messages sent and stored."),
     ("sent_bytes", "sent_bytes", "Size of the payloads sent."),
-    ("failed_messages", "failed", "Messages that could not be stored, or whose storage is not known."),
+    ("failed_messages", "failed", "Messages that were not stored, or may not have been stored."),
     ("received_messages", "received", "Messages received."),
     ("received_bytes", "received_bytes", "Size of the payloads received."),
-    ("commits", "commits", "Commits of offsets."),
+    ("commits", "commits", "Offset commits."),
 )
 
 
 class Metrics(Interceptor):
     """Counts the messages that a client sends, receives and commits, per topic: `headstream_client_…`.
 
-    One object can serve several clients of a process; the first 1,000 topics have their own series, and all further topics share
-    one series. Errors of this interceptor are logged, and messages continue.
+    One object can serve several clients of a process. Each of the first 1,000 topics has its own series; all further topics share
+    one series. Errors of this interceptor are logged and do not affect messages.
 
     Args:
         registry: A registry of prometheus_client; by default its global registry.
-        otlp: Whether to also send the metrics over OTLP, to the address in OpenTelemetry's variables, until close().
+        otlp: Whether to also send the metrics over OTLP, until close(); OpenTelemetry's environment variables set the address.
 
     Raises:
         MissingExtraError: prometheus-client, or OpenTelemetry's exporter, is not installed.
-        InvalidOptionError: a variable of OpenTelemetry is invalid.
-        ValueError: the registry already has such metrics.
+        InvalidOptionError: an environment variable of OpenTelemetry is invalid.
+        ValueError: the registry already contains these metrics.
     """
 
     on_error: ErrorPolicy | str = ErrorPolicy.SKIP
@@ -69,7 +69,7 @@ class Metrics(Interceptor):
         try:
             import prometheus_client
         except ImportError as error:
-            raise MissingExtraError(f"metrics need {error.name}", advice="Install headstream[metrics]") from None
+            raise MissingExtraError(f"metrics require {error.name}", advice="Install headstream[metrics]") from None
         from headstream.metrics.output import open_push
 
         self._lock = threading.Lock()
@@ -80,7 +80,7 @@ class Metrics(Interceptor):
         self._registry.register(self)
 
     def after_fork(self) -> None:
-        """Count on from the parent's counts, which are the parent's to send over OTLP."""
+        """Continue from the parent's counts in a forked child; only the parent sends metrics over OTLP."""
         self._lock = threading.Lock()
 
     def on_acknowledged(self, message: Message, error: Exception | None) -> None:
@@ -110,7 +110,7 @@ class Metrics(Interceptor):
             self._counts(topic).commits += 1
 
     def collect(self) -> list[Metric]:
-        """Return the metrics, as a registry asks for them."""
+        """Return the metrics; called by the registry."""
         from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 
         with self._lock:
@@ -122,7 +122,7 @@ class Metrics(Interceptor):
                     family.add_metric([topic], getattr(counts, attribute))
                 found.append(family)
             delays = HistogramMetricFamily(
-                "headstream_client_delay_seconds", "From the storage of a message to its receipt.", labels=["topic"]
+                "headstream_client_delay_seconds", "Time from storing a message to receiving it.", labels=["topic"]
             )
             for topic, counts in topics:
                 below, buckets = 0, []
@@ -133,7 +133,7 @@ class Metrics(Interceptor):
             return [*found, delays]
 
     def close(self) -> None:
-        """Remove the metrics from the registry, and send them over OTLP for the last time; called by the program."""
+        """Remove the metrics from the registry, and send them over OTLP one last time. The application calls this method."""
         self._registry.unregister(self)
         if self._push is not None:
             self._push.close()

@@ -1,4 +1,4 @@
-"""OpenTelemetry's tracer, and trace contexts (W3C `traceparent`) found in bytes that have headers: of sampled traces only."""
+"""OpenTelemetry's tracer, and a search for the contexts (W3C `traceparent`) of sampled traces in encoded headers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PATTERN: Final = re.compile(rb"traceparent.{5}([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f
 
 
 def has_context(data: BytesLike) -> bool:
-    """Return whether a message has the context of a sampled trace."""
+    """Return whether a message carries the context of a sampled trace."""
     return _PATTERN.search(data) is not None
 
 
 def find_contexts(data: BytesLike) -> list[str]:
-    """Return the different contexts of header blocks, or of messages as sent, in order, at most MAX_CONTEXTS."""
+    """Return the distinct contexts in header blocks or encoded messages, in order, at most MAX_CONTEXTS."""
     found: dict[str, None] = {}
     for match in _PATTERN.finditer(data):
         found[match[1].decode()] = None
@@ -31,9 +31,9 @@ def find_contexts(data: BytesLike) -> list[str]:
 
 
 def open_tracer(tracer_provider: Any) -> tuple[Any, Any]:
-    """Return OpenTelemetry's module `trace`, and Headstream's tracer; MissingExtraError without the extra `tracing`."""
+    """Return OpenTelemetry's module `trace` and Headstream's tracer; MissingExtraError if `tracing` is not installed."""
     try:
         from opentelemetry import trace
     except ImportError as error:
-        raise MissingExtraError(f"tracing needs {error.name}", advice="Install headstream[tracing]") from None
+        raise MissingExtraError(f"tracing requires {error.name}", advice="Install headstream[tracing]") from None
     return trace, trace.get_tracer("headstream", tracer_provider=tracer_provider)

@@ -1,14 +1,14 @@
 """Tracing: the trace context of OpenTelemetry in message headers (W3C `traceparent`, `tracestate`), and spans.
 
-    send       a span `send shop/orders` (PRODUCER), child of the current span, and its context in the headers
-    receive    a span `receive shop/orders` (CONSUMER), child of the sender's
-    process    `with tracing.process(message):`, a span around the processing
+    send       a span `send shop/orders` (PRODUCER), child of the current span, with its context in the headers
+    receive    a span `receive shop/orders` (CONSUMER), child of the sender's span
+    process    a span around the processing, by `with tracing.process(message):`
 
-With a rate, most messages are of no sampled trace. They are recognised by the current context and by their header names, before
-an OpenTelemetry object or a Message is created. Among the remaining messages, counting down a random gap chooses those that
-begin a trace.
+If a rate is set, most messages do not belong to a sampled trace. They are recognised by the current context and by their header
+names, before an OpenTelemetry object or a Message is created. Messages that begin a trace are chosen by counting down random
+gaps.
 
-OpenTelemetry's names for messaging attributes are still in development; the names used here are from its version 1.27.
+The names of messaging attributes are from version 1.27 of OpenTelemetry's conventions, which are not stable yet.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _SEARCHABLE: Final = (dict, Headers)
 class Tracing(Interceptor):
     """Sends the current trace context with each message, and records spans.
 
-    Errors of this interceptor are logged by default, and messages continue without it.
+    Errors of this interceptor are logged by default, and messages are processed without it.
 
     Args:
-        tracer_provider: Of OpenTelemetry's SDK; by default the global provider.
+        tracer_provider: A provider of OpenTelemetry's SDK; by default the global provider.
         propagator: Reads and writes the context; by default the global propagator (the variable OTEL_PROPAGATORS).
-        rate: The part of the messages sent outside of any trace that begin a trace, 0 to 1. All other messages, and messages of
-            unsampled traces, pass without a span and a header, which costs least. None leaves sampling to the provider:
-            each message gets a header, so that receivers know whether its trace is sampled.
+        rate: The share of messages sent outside of any trace that begin a trace, 0 to 1. All other messages, and messages of
+            unsampled traces, get no span and no header, which is cheapest. None leaves sampling to the provider: each message
+            gets a header, so receivers know whether its trace is sampled.
 
     Raises:
         MissingExtraError: opentelemetry-api is not installed (the extra `tracing`).
@@ -68,13 +68,13 @@ class Tracing(Interceptor):
         self._is_plain = self._marks == (b"traceparent",)
         """Whether the bytes of a message's headers suffice to decide whether its trace is sampled."""
         if rate is not None and not 0 <= rate <= 1:
-            raise InvalidOptionError(f"rate is {rate!r}", advice="Use 0 to 1, as 0.01 for one message in a hundred")
+            raise InvalidOptionError(f"rate must be 0 to 1, not {rate!r}", advice="Use 0.01 for one message in a hundred")
         self._rate = rate
         self._untraced = 0 if rate is None else _draw_gap(rate)
         """How many messages outside of any trace pass before one begins a trace; threads may miscount by one."""
 
     def skips_send(self, headers: HeadersInput | None) -> bool:
-        """Return whether a message with these headers passes without a span and a header."""
+        """Return whether a message with these headers gets no span and no header."""
         if self._current():  # a context is attached, of a trace or of something else
             current = self._trace.get_current_span().get_span_context()
             if current.is_valid:
@@ -87,7 +87,7 @@ class Tracing(Interceptor):
         return True
 
     def skips_receive(self, message: Message) -> bool:
-        """Return whether a message passes without a span."""
+        """Return whether a message gets no span."""
         if self._rate is None:
             return False
         block = message.headers.received_bytes()
@@ -99,7 +99,7 @@ class Tracing(Interceptor):
         return self._is_foreign(message.headers)
 
     def on_send(self, message: Message) -> Message:
-        """Start a span, and put its context into the headers in place of an earlier context."""
+        """Start a span, and replace any context in the headers with the span's context."""
         trace, headers = self._trace, message.headers
         current = trace.get_current_span().get_span_context()
         is_continued = not current.is_valid and not self._is_foreign(headers)
@@ -150,9 +150,9 @@ class Tracing(Interceptor):
 
     @contextmanager
     def process(self, message: Message) -> Iterator[Any]:
-        """Start a span around the processing of a message, make it current in the body, and yield it.
+        """Record a span around the processing of a message: make it the current span in the body, and yield it.
 
-        With a rate, a message of an unsampled trace has no span: the body keeps the caller's context.
+        If a rate is set, a message of an unsampled trace has no span, and the body keeps the caller's context.
         """
         is_traced = not self.skips_receive(message)
         context = self.context_of(message) if is_traced else None
@@ -171,7 +171,8 @@ class Tracing(Interceptor):
 def _reader_of(context: Any) -> Callable[[], Any]:
     """Return a function that returns the current context, from the module `opentelemetry.context`.
 
-    It is used for each message, so if the context is in a context variable, as by default, the variable is read directly.
+    The function is called for each message. If the context is in a context variable, which is the default, the function reads the
+    variable directly.
     """
     from opentelemetry.context.contextvars_context import ContextVarsRuntimeContext
 

@@ -1,4 +1,4 @@
-"""LogAccess: the parts of a log that its background jobs and staged commits use; Log (log.py) implements it."""
+"""LogAccess: the interface of a log for background jobs and staged commits; Log (log.py) implements it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headstream.log.system.files import Files
 
 
 class LogAccess(Protocol):
-    """A log, for code that runs in the background."""
+    """The interface of a log for background code."""
 
     @property
     def root(self) -> str:
@@ -23,19 +23,19 @@ class LogAccess(Protocol):
 
     @property
     def files(self) -> Files:
-        """All access to the log's files."""
+        """Gives access to the log's files."""
 
     @property
     def segment_bytes(self) -> int:
-        """Size at which a new segment is begun."""
+        """Size at which a new segment is started, bytes."""
 
     @property
     def administration(self) -> threading.RLock:
-        """Held while topics or files change that other threads list."""
+        """Lock that is held while topics or files change that other threads list."""
 
     @property
     def passing(self) -> threading.Lock:
-        """Held during a pass that rewrites segments, since each pass removes files that another has begun."""
+        """Lock that is held while segments are rewritten, because each rewrite removes unfinished files of other rewrites."""
 
     @property
     def identity(self) -> str | None:
@@ -47,10 +47,10 @@ class LogAccess(Protocol):
 
     @property
     def is_closing(self) -> bool:
-        """Whether background jobs are to stop early."""
+        """Whether background jobs should stop early."""
 
     def catalog(self) -> Catalog | None:
-        """Return the catalog; None if there is no log yet."""
+        """Return the catalog; None if the log does not exist yet."""
 
     def snapshot(self) -> Snapshot:
         """Return the current streams and topics."""
@@ -59,13 +59,13 @@ class LogAccess(Protocol):
         """Return the directory of a partition's segments."""
 
     def partition(self, topic: TopicRecord, number: int) -> PartitionWriter:
-        """Return the writer's side of a partition."""
+        """Return the writer of a partition."""
 
     def offsets(self, topic: TopicRecord) -> OffsetStore:
         """Return the committed offsets of a topic's consumers."""
 
     def roll(self, topic: TopicRecord, number: int) -> None:
-        """Begin a new segment of a partition, unless the newest is empty."""
+        """Start a new segment of a partition, unless the newest segment is empty."""
 
     def notify(self, partition: PartitionWriter) -> None:
         """Wake all waiters of a partition."""
@@ -74,4 +74,4 @@ class LogAccess(Protocol):
         """Record that segments of a partition were removed or replaced."""
 
     def count_removal(self, removal: Removal) -> None:
-        """Add a removal of marked messages to the process's total."""
+        """Add a removal of marked messages to this process's counts."""

@@ -1,16 +1,16 @@
 """Administration: creates, changes and deletes streams and topics.
 
-create       in one transaction, directories first: a topic in the catalog has its directories
+    create       in one transaction, directories first: the directories of each topic in the catalog exist
     delete       in one transaction, then the directories
     purge        a new number, and so new directories, in one transaction; then the old directories are removed
     partitions   added after the last partition, deleted from the last partition down
     update       name, options, labels; directories are named by number. retention.py and compaction.py apply the options
-    groups       Iggy's clients create a group before it is read
+    groups       Iggy's clients create a group before they use it
 
-A topic's number is its identity: a process that follows a purged topic's old directory finds it missing, and a Spark
-checkpoint finds another number. The old name of a renamed stream or topic is unknown immediately, even to waiting polls.
-The catalog's transaction is the moment of each change. A crash after it leaves a directory without a catalog row: a
-purged topic's is never reused, a partition's is emptied before reuse.
+A topic's number identifies the topic: a process that reads a purged topic finds the old directory missing, and a Spark checkpoint
+finds a different number. The old name of a renamed stream or topic is unknown immediately, even to waiting polls. Each change
+takes effect when the catalog's transaction commits. A crash after the commit leaves a directory without a catalog row: the
+directory of a purged topic is never reused, the directory of a partition is emptied before reuse.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from headstream.log.segments.layout import OFFSETS_NAME, topic_directory
 
 
 def create_stream(log: Log, name: str, created_us: int, id_: int | None = None) -> None:
-    """Add a stream, by default with the smallest free id; the caller holds log.administration, and name and id are free."""
+    """Add a stream, by default with the smallest free id. The caller holds log.administration; name and id must be free."""
     with log.changing() as catalog, catalog.transaction():
         catalog.insert_stream(name, created_us, id_)
 
 
 def rename_stream(log: Log, stream: StreamRecord, name: str) -> None:
-    """Rename a stream; no other stream has the name."""
+    """Rename a stream; the new name must be free."""
     with log.changing() as catalog:
         with catalog.transaction():
             catalog.rename_stream(stream.number, name)
@@ -44,8 +44,8 @@ def rename_stream(log: Log, stream: StreamRecord, name: str) -> None:
 
 
 def create_topic(log: Log, new: NewTopic, created_us: int, labels: TopicLabels = NO_LABELS, id_: int | None = None) -> None:
-    """Add a topic, and its stream if missing; the caller holds log.administration and has checked that the topic is missing.
-    None takes the smallest free id."""
+    """Add a topic, and its stream if missing. The caller holds log.administration and has checked that the topic does not exist.
+    An id of None takes the smallest free id."""
     with log.changing() as catalog:
         known = catalog.snapshot().get(new.name.stream)
         touched: set[int] = set()
@@ -69,7 +69,7 @@ def create_topic(log: Log, new: NewTopic, created_us: int, labels: TopicLabels =
 
 
 def delete_stream(log: Log, name: str) -> None:
-    """Delete an existing stream with its topics; LegalHoldError, and no effect, if one of them is under legal hold."""
+    """Delete an existing stream with its topics; LegalHoldError if a topic is under legal hold: nothing is deleted."""
     with log.changing() as catalog:
         stream = catalog.snapshot()[name]
         for topic in stream.topics.values():
@@ -81,7 +81,7 @@ def delete_stream(log: Log, name: str) -> None:
 
 
 def delete_topic(log: Log, topic: TopicRecord) -> None:
-    """Delete a topic with its messages and offsets; LegalHoldError if it is under legal hold."""
+    """Delete a topic with its messages and offsets; LegalHoldError if the topic is under legal hold."""
     with log.changing() as catalog:
         _check_removable(catalog, topic)
         with catalog.transaction([topic.number]):
@@ -92,7 +92,7 @@ def delete_topic(log: Log, topic: TopicRecord) -> None:
 def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
     """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.
 
-    LegalHoldError if it is under legal hold.
+    LegalHoldError if the topic is under legal hold.
     """
     with log.changing() as catalog:
         _check_removable(catalog, topic)
@@ -108,7 +108,7 @@ def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
 
 
 def add_partitions(log: Log, topic: TopicRecord, count: int, now_us: int) -> None:
-    """Add partitions to a topic, after its last partition; InvalidOptionError if it would have more than 1000 partitions."""
+    """Add partitions after a topic's last partition; InvalidOptionError if the topic would have more than 1000 partitions."""
     check_added_partitions(topic.name, topic.partitions, count)
     numbers = range(topic.partitions + 1, topic.partitions + count + 1)
     offsets = log.offsets(topic)
@@ -126,7 +126,7 @@ def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 
     """Delete the highest numbered partitions of a topic, with their messages.
 
     Raises:
-        InvalidOptionError: fewer than `least` would remain.
+        InvalidOptionError: fewer than `least` partitions would remain.
         LegalHoldError: the topic is under legal hold.
     """
     check_deleted_partitions(topic.name, topic.partitions, count, least=least)
@@ -141,7 +141,7 @@ def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 
 
 
 def _check_removable(catalog: Catalog, topic: TopicRecord) -> None:
-    """Raise LegalHoldError if a topic is under legal hold now: the caller's record can be older."""
+    """Raise LegalHoldError if the catalog has a topic under legal hold; the caller's record can be outdated."""
     now = find_topic(catalog.snapshot(), topic.number) or topic
     check_legal_hold(now.name, now.options.legal_hold)
 
@@ -163,12 +163,12 @@ def update_topic(
 
 
 def create_group(log: Log, topic: TopicRecord, name: str, id_: int | None = None) -> int:
-    """Create a group and return its id; the caller has checked name and id as for create_topic()."""
+    """Create a group and return its id; the caller has checked that name and id are free."""
     with log.changing() as catalog, catalog.transaction([topic.number]):
         return catalog.insert_group(topic.number, name, id_)
 
 
 def delete_group(log: Log, topic: TopicRecord, id_: int) -> None:
-    """Delete a group; its committed offsets remain."""
+    """Delete a group; the group's committed offsets are kept."""
     with log.changing() as catalog, catalog.transaction([topic.number]):
         catalog.delete_group(topic.number, id_)

@@ -1,4 +1,4 @@
-"""Log: one directory, or the memory of one process, with its catalog, partitions, offsets and the writer's lock.
+"""Log: one directory, or one process's memory, with catalog, partitions, offsets and the writer's lock.
 
 Reading and committing offsets need no lock. The first write acquires the lock and holds it until close().
 """
@@ -44,7 +44,7 @@ of the process's limit. Closing a partition costs a sync and, later, a search fo
 
 
 class Log:
-    """A log of streams, topics and partitions; any thread. opening.py opens a log."""
+    """A log of streams, topics and partitions; thread-safe. opening.py opens a log."""
 
     def __init__(self, root: str, files: Files, *, is_memory: bool, segment_bytes: int) -> None:
         self.root = root
@@ -77,7 +77,7 @@ class Log:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Become unusable: files, database and threads are the parent's."""
+        """In a forked child: become unusable, because files, database and threads belong to the parent process."""
         self._closed_because = "the log was opened before this process was forked"
         self._is_writer = False
         self._lock, self.administration, self.passing = threading.RLock(), threading.RLock(), threading.Lock()
@@ -90,7 +90,7 @@ class Log:
 
     @property
     def groups_directory(self) -> str:
-        """Directory of the consumer groups' locks, which also wakes their members."""
+        """Directory of the consumer groups' locks; a change of it also wakes waiting members."""
         return f"{self.root}/{GROUPS_NAME}"
 
     @property
@@ -100,7 +100,7 @@ class Log:
 
     @property
     def is_closing(self) -> bool:
-        """Whether background jobs are to stop early."""
+        """Whether background jobs should stop early."""
         return self.upkeep.is_closing
 
     def _check_open(self) -> None:
@@ -115,10 +115,10 @@ class Log:
     # -- metadata -------------------------------------------------------------------------------------------
 
     def start_writing(self, identity: str, created_us: int, *, briefly: bool = False) -> None:
-        """Become the log's writer, and create the log if missing.
+        """Become the log's writer; create the log if missing.
 
         Args:
-            identity: The UUID of a created log.
+            identity: The UUID for a log that is created.
             briefly: Whether the lock is held only briefly, so that other writers wait for its release.
 
         Raises:
@@ -172,13 +172,13 @@ class Log:
         return path
 
     def catalog(self) -> Catalog | None:
-        """Return the catalog of streams and topics; None if there is no log yet."""
+        """Return the catalog of streams and topics; None if the log does not exist yet."""
         with self._lock:
             self.snapshot()
             return self._catalog
 
     def snapshot(self) -> Snapshot:
-        """Return the current streams and topics; empty if there is no log yet."""
+        """Return the current streams and topics; empty if the log does not exist yet."""
         known = self._catalog.known if self._is_writer and self._catalog is not None else None
         if known is not None:  # called twice a send: without the lock, which a change of topics can hold long
             return known
@@ -194,7 +194,7 @@ class Log:
 
     @property
     def states(self) -> MessageStates:
-        """The states of its messages; call snapshot() first."""
+        """The states of the log's messages; call snapshot() first."""
         self._check_open()
         if self._states is None:
             raise AssertionError("snapshot() must be called first")
@@ -208,12 +208,12 @@ class Log:
 
     @contextmanager
     def changing(self) -> Iterator[Catalog]:
-        """Lend the catalog for a change of topics, to one thread at a time."""
+        """Return a context with the catalog for a change of topics; one thread at a time."""
         with self.administration, self._lock:
             yield self._writable_catalog()
 
     def roll(self, topic: TopicRecord, number: int) -> None:
-        """Begin a new segment of a partition, unless the newest is empty; see PartitionWriter.roll."""
+        """Start a new segment of a partition, unless the newest segment is empty; see PartitionWriter.roll."""
         self.partition(topic, number).roll()
 
     def drop(self, topic: TopicRecord) -> None:
@@ -243,13 +243,13 @@ class Log:
     # -- messages -------------------------------------------------------------------------------------------
 
     def partition_directory(self, topic: TopicRecord, number: int) -> str:
-        """Return the directory of a partition's segments, for a PartitionFollower in another process."""
+        """Return the directory of a partition's segments."""
         return f"{topic_directory(self.root, topic.stream_number, topic.number)}/{number}"
 
     def append(
         self, topic: TopicRecord, number: int, sent: BytesLike, timestamp_us: int, seed: bytes, batch: BatchNumber | None = None
     ) -> Appended:
-        """Append a batch that was possibly appended before, and return its position; see PartitionWriter.append_numbered."""
+        """Append a batch, unless it was appended before; return its position. See PartitionWriter.append_numbered."""
         while True:
             partition = self.partition(topic, number)
             try:
@@ -270,11 +270,11 @@ class Log:
             self.waiting.notify(self.partition_directory(topic, number))
 
     def notify_groups(self) -> None:
-        """Wake all waiting members of consumer groups; it does not block, so a finalizer can call it."""
+        """Wake all waiting members of consumer groups; never blocks, so that finalizers can call it."""
         self.waiting.notify(self.groups_directory)
 
     def partition(self, topic: TopicRecord, number: int) -> PartitionWriter:
-        """Return the writer's side of a partition."""
+        """Return the writer of a partition."""
         key = topic.number, number
         with self._lock:
             self._writable_catalog()
@@ -304,11 +304,11 @@ class Log:
             removed[number] = removed.get(number, 0) + 1
 
     def count_removal(self, removal: Removal) -> None:
-        """Add a removal of marked messages to the process's total."""
+        """Add a removal of marked messages to this process's counts."""
         self.upkeep.count_removal(removal)
 
     def changes(self, topic: TopicRecord) -> dict[int, tuple[int, ...]]:
-        """Return partition -> numbers that change with its messages, for all that this process has changed; reads no file."""
+        """Return partition -> numbers that change with its messages, for partitions changed by this process; reads no file."""
         removed = self._removed.get(topic.number, {})
         changed: dict[int, tuple[int, ...]] = {number: (count,) for number, count in tuple(removed.items())}
         for number, partition in tuple(self._opened.get(topic.number, {}).items()):
@@ -317,17 +317,17 @@ class Log:
         return changed
 
     def writing_end(self, topic: TopicRecord, number: int) -> PartitionEnd | None:
-        """Return the writing end of a partition, the same object while it exists; None before this process has written."""
+        """Return the PartitionEnd of a partition, always the same object; None before this process writes to it."""
         partition = self._partitions.get((topic.number, number))
         return None if partition is None else partition.end
 
     def written_end(self, topic: TopicRecord, number: int) -> int:
-        """Return the end offset of a partition as this process wrote it, else 0; it reads no file."""
+        """Return the end offset of a partition if this process has written to it, else 0; reads no file."""
         end = self.writing_end(topic, number)
         return 0 if end is None else end.end_offset
 
     def start_offset(self, topic: TopicRecord, number: int) -> int:
-        """Return the log start offset of a partition; the writer's process reads files after its removals only."""
+        """Return the log start offset of a partition; in the writer's process, files are only read after removals."""
         key, removed = (topic.number, number), self._removed.get(topic.number, {}).get(number, 0)
         known = self._starts.get(key)
         if known is None or known[0] != removed or not self._is_writer:
@@ -337,7 +337,7 @@ class Log:
         return known[1]
 
     def reading(self, topic: TopicRecord, number: int) -> LockedFollower:
-        """Lend the follower of a partition to one thread at a time; refresh it as needed."""
+        """Return the follower of a partition, locked for one thread at a time; the caller must refresh it as needed."""
         self._check_open()
         return self._readers.find(topic.number, number, topic.generation(number), lambda: self.partition_directory(topic, number))
 
@@ -358,9 +358,9 @@ class Log:
         timeout_s: float,
         monotonic: Callable[[], float],
     ) -> bool:
-        """Wait until a condition holds or a timeout has passed; return whether it holds. Appends wake the waiter.
+        """Wait until a condition holds or a timeout expires; return whether the condition holds. Appends wake the waiter.
 
-        `is_there` gets the partition directories that possibly changed, and reads the files.
+        `is_there` is called with the partition directories that possibly changed, and reads the files.
         """
 
         def watch(changed: Collection[str]) -> bool:
@@ -370,10 +370,10 @@ class Log:
         return self.waiting.wait_until(directories, is_there, timeout_s, monotonic, watch)
 
     def close(self) -> None:
-        """Close all files and release the writer's lock; closing twice is fine.
+        """Close all files and release the writer's lock; a second call does nothing.
 
         Raises:
-            PartitionClosedError: acknowledged messages could not be synced; the log is closed nevertheless.
+            PartitionClosedError: acknowledged messages could not be synced; the log is closed anyway.
         """
         failure: StorageError | None = None
         self.upkeep.close()  # before the lock is acquired, which its threads can be waiting for

@@ -1,7 +1,7 @@
-"""Opening logs: one directory is one shared Log in a process.
+"""Opens logs: within a process, all users of a directory share one Log.
 
-Two users of one directory in one process share one writer, and see each other's messages at
-once. The Log closes when the last of them has closed it. A forked child cannot use its parent's Log: it opens another Log.
+Users of one directory share one writer and see each other's messages immediately. The Log is closed when its last user closes it.
+A forked child cannot use its parent's Log and opens a separate Log.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from headstream.log.system.files import MemoryFiles, OsFiles
 
 
 def open_directory(directory: str, segment_bytes: int | None = None, group_access: str = "none") -> Log:
-    """Return the log in a directory, shared by all openings in this process.
+    """Return the log in a directory, shared by all users in this process.
 
     Args:
-        directory: It can be missing or empty; the first write creates it.
-        segment_bytes: Size at which a new segment is begun, 256 MiB by default.
-        group_access: Access of the directory's group to a newly created log: none, read or write.
+        directory: Can be missing or empty; the first write creates it.
+        segment_bytes: Size at which a new segment is started, bytes; default 256 MiB.
+        group_access: Access of the directory's group (operating system) to a newly created log: none, read or write.
 
     Raises:
         NotALogError: the directory contains other files.
-        LogVersionError: a newer Headstream wrote it.
-        InvalidOptionError: the size is out of range, or differs from the open log's size.
+        LogVersionError: a newer version of Headstream wrote the log.
+        InvalidOptionError: the segment size is out of range or differs from the segment size of the open log.
     """
     root = os.path.realpath(directory)
     share_with_group(root, group_access)
@@ -39,13 +39,13 @@ def open_directory(directory: str, segment_bytes: int | None = None, group_acces
 
 
 def open_memory(name: str | None = None, segment_bytes: int | None = None) -> Log:
-    """Return a log in the memory of this process: a new log, or the log shared under a name."""
+    """Return a log in the memory of this process: a new log, or the shared log with a name."""
     key = None if name is None else f"memory:{name}"
     return _REGISTRY.share(key, segment_bytes, lambda size: Log("memory", MemoryFiles(), is_memory=True, segment_bytes=size))
 
 
 def close_log(log: Log) -> None:
-    """Close one opening of a log; closing the last opening closes its files and releases its lock."""
+    """Release one use of a log; after the last use, close the log's files and release its lock."""
     _REGISTRY.leave(log)
 
 
@@ -75,7 +75,7 @@ class _Registry:
                 raise InvalidOptionError(
                     f"segment_bytes is {segment_bytes}, but the log is open in this process with {entry.log.segment_bytes}",
                     where=entry.log.root,
-                    advice="Leave the option out, or close the log first",
+                    advice="Omit the option, or close the log first",
                 )
             entry.users += 1
             return entry.log
@@ -92,7 +92,7 @@ class _Registry:
         log.close()
 
     def after_fork(self) -> None:
-        """Start without logs in a forked child: they and their open databases belong to the parent process."""
+        """In a forked child: start without logs; open logs and databases belong to the parent process."""
         self.lock = threading.Lock()  # another thread of the parent can have held it
         for entry in self.entries:
             keep_forever(entry.log)

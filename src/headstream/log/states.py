@@ -1,20 +1,20 @@
-"""States: messages set aside in place, and the reasons.
+"""States: the states of messages, stored in place, with reasons.
 
     intent   catalog, one transaction: offset, state, reason, author, time; pending
     bytes    the state byte of each message, in place; synced
     settled  catalog, one transaction: no longer pending; the row of an available message is deleted
 
-The catalog has the intended state, readers see the byte. A crash between the steps leaves pending rows: the next
-writer first writes their bytes, and settles them. Checksums stay valid: the payload's does not
-cover the state, and the index takes every state byte as 0.
+The catalog contains the intended state; readers see the byte. A crash between the steps leaves pending rows; the next writer
+first writes the bytes of these rows and settles them. Checksums stay valid: the payload's checksum does not include the state,
+and the index's checksum treats every state byte as 0.
 
-Everything without a row is available. So a poll checks the state bytes only where there are rows;
-since the row is added first and deleted last, every message set aside has one. A reader of bytes and rows
-queries the rows before and after reading the bytes: a change in between is in one of the two. Rows of removed messages are
-deleted once their segment was replaced: a reader that finds no rows reads the present files (PartitionStates.renew()).
+Every message without a row is available, so a poll checks state bytes only if there are rows. The row is added first and deleted
+last, so every unavailable message has a row. A reader of bytes and rows queries the rows before and after reading the bytes, so
+that it sees a concurrent change in one of the two queries. Rows of removed messages are deleted after their segment was replaced;
+a reader that finds no rows must read the current files (PartitionStates.renew()).
 
-Long runs of messages set aside are skipped without reading them (core/model/offset_ranges.py): a run has only settled rows, and
-a message that becomes available leaves it before its byte is written.
+Long runs of unavailable messages are skipped without reading them (core/model/offset_ranges.py). A run contains only settled
+rows; a message that becomes available is removed from the run before its byte is written.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _NO_TOPICS: Final = ()
 
 
 class MessageStates:
-    """The states of a log's messages; any thread. The lock is held while files of old segments are changed or removed.
+    """The states of a log's messages; thread-safe. The lock is held while files of old segments are changed or removed.
 
-    `writes_count`, read under the lock, grows with each change of states.
+    `writes_count`, read with the lock held, increases with each change of states.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class MessageStates:
         self._runs_changes = -1
 
     def catalog_changes(self) -> int:
-        """Return a number that differs once a change of states can be seen, and after it."""
+        """Return a number that changes when a state change becomes visible, and again when it is complete."""
         return self._catalog.changes()
 
     def next_exception(self, topic: TopicRecord, number: int, from_offset: int = 0) -> int | None:
-        """Return the offset of the first message at or after an offset that has a state row, or None.
+        """Return the first offset, at or after an offset, whose message has a state row; None if there is none.
 
-        If all are available, the usual case, the result is cached until the catalog changes.
+        If all messages are available, which is usual, the result is cached until the catalog changes.
         """
         changes = self._catalog.changes()
         if changes != self._changes:
@@ -96,10 +96,10 @@ class MessageStates:
         return found
 
     def next_wanted(self, topic: TopicRecord, number: int, from_offset: int, states: frozenset[int]) -> int | None:
-        """Return the first offset at or after an offset whose message can have one of the given states, or None.
+        """Return the first offset, at or after an offset, whose message can have one of the given states; None if there is none.
 
-        For available messages it costs the logarithm of the number of runs set aside, after the first call for a partition;
-        for other states the rows up to the first match are read.
+        For available messages, the cost is logarithmic in the number of unavailable runs after the first call for a partition.
+        For other states, the rows up to the first match are read.
         """
         others = states - {_AVAILABLE}
         found = find_state_among(self._catalog, topic.number, number, from_offset, others) if others else None
@@ -110,7 +110,7 @@ class MessageStates:
         return available if found is None else min(found, available)
 
     def _known_runs(self, topic: TopicRecord, number: int) -> OffsetRanges:
-        """Return the runs of a partition, with their lock held; this process updates them while it is the writer."""
+        """Return the unavailable runs of a partition; the caller holds their lock. The writer process updates the runs."""
         if not self._catalog.is_writer and self._runs_changes != (changes := self._catalog.changes()):
             self._runs.clear()
             self._runs_changes = changes
@@ -131,7 +131,7 @@ class MessageStates:
                     (runs.remove if is_available else runs.add)(begin, end)
 
     def changes(self, topic: TopicRecord, number: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
-        """Return a partition's messages that are not available, by offset; a negative count is all."""
+        """Return a partition's messages whose state is not `available`, by offset; a negative count returns all."""
         with PartitionFollower(self._directory_of(topic, number), self._files) as follower:
             first = follower.first_offset
         found: list[StateChange] = []
@@ -152,15 +152,15 @@ class MessageStates:
 
         Raises:
             OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
-            StorageError: the system refused to write; the next opening finishes the recorded changes.
+            StorageError: the operating system reported a write error; the next opening completes the recorded changes.
         """
         wanted = sorted(set(offsets))
         if not 1 <= change.state <= 255:
-            raise InvalidInputError(f"state {change.state} is not a number from 1 to 255")
+            raise InvalidInputError(f"a state must be a number from 1 to 255, not {change.state}")
         for what, text, most in (("reason", change.reason, MAX_REASON_BYTES), ("author", change.by, MAX_AUTHOR_BYTES)):
             size_bytes = len(text.encode("utf-8", "surrogatepass"))
             if size_bytes > most:
-                raise LimitError(f"the {what} of a change of states has {size_bytes} bytes", advice=f"Use {most} at most")
+                raise LimitError(f"the {what} of a state change must have at most {most} bytes, not {size_bytes}")
         if not wanted:
             return
         directory = self._directory_of(topic, number)
@@ -184,12 +184,12 @@ class MessageStates:
                 self._change_runs(topic, number, wanted, is_available=False)
 
     def note_replaced(self) -> None:
-        """Make this process's readers open the current files before their next read: messages without states were removed."""
+        """Make this process's readers open the current files before their next read; called after messages were removed."""
         with self._catalog.transaction(_NO_TOPICS):
             pass  # its number is what they compare
 
     def forget(self, topic: TopicRecord, number: int, until_offset: int) -> None:
-        """Delete the states of messages before an offset: they are dropped."""
+        """Delete the states of messages before an offset, because the messages are dropped."""
         first = self.next_exception(topic, number)
         if first is not None and first < until_offset:
             with self._catalog.transaction(_NO_TOPICS):
@@ -212,7 +212,7 @@ class MessageStates:
                 remove_states(self._catalog, topic.number, number, missing)
 
     def _find_existing(self, directory: str, offsets: Iterable[int]) -> tuple[dict[int, tuple[str, int]], list[int]]:
-        """Return path and byte position of the given messages that exist, and the offsets of those that do not."""
+        """Return path and byte position of the existing messages among the given offsets, and the offsets of missing messages."""
         found: dict[int, tuple[str, int]] = {}
         missing = []
         with PartitionFollower(directory, self._files) as follower:
@@ -227,7 +227,7 @@ class MessageStates:
         return found, missing
 
     def repair(self) -> None:
-        """Finish changes that a crash interrupted; this process has just become the writer."""
+        """Complete changes that a crash interrupted; called when this process becomes the writer."""
         topics = {topic.number: topic for topic in topics_of(self._catalog.snapshot())}
         pending: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for topic, number, offset, state in pending_states(self._catalog):
@@ -250,16 +250,16 @@ class MessageStates:
             for offset in offsets:
                 if not follower.first_offset <= offset < follower.end_offset:
                     raise OffsetOutOfRangeError(
-                        f"there is no message at offset {offset}, {follower.first_offset} to {follower.end_offset - 1} are there"
+                        f"there is no message at offset {offset}: use {follower.first_offset} to {follower.end_offset - 1}"
                         if follower.end_offset > follower.first_offset
-                        else f"there is no message at offset {offset}, the partition is empty",
+                        else f"there is no message at offset {offset}: the partition is empty",
                         where=directory,
                         advice="Nothing was changed: use existing offsets",
                     )
             return [follower.position_of(offset) for offset in offsets]
 
     def _write(self, changes: Sequence[tuple[tuple[str, int], int, int]]) -> None:
-        """Write state bytes in place, and sync them."""
+        """Write and sync state bytes in place."""
         by_segment: dict[str, list[tuple[int, int, int]]] = {}
         for (path, position), offset, state in changes:
             by_segment.setdefault(path, []).append((position, offset, state))
@@ -271,7 +271,7 @@ class MessageStates:
                     file.read_into(head, position)
                     if int.from_bytes(head, "little") != offset:
                         raise CorruptLogError(
-                            f"there is no message of offset {offset} at byte {position}, which its index names",
+                            f"byte {position}, at which the index expects offset {offset}, has another message",
                             where=path,
                             advice="Restore the segment's files from a copy",
                         )
@@ -300,10 +300,10 @@ class PartitionStates:
         return self._states.next_wanted(self._topic, self._number, from_offset, states)
 
     def renew(self, follower: PartitionFollower) -> None:
-        """Refresh a follower if the catalog has changed since it was renewed; called after the rows were queried.
+        """Refresh a follower if the catalog has changed since its last renewal; call it after querying the rows.
 
-        A follower keeps files open, and messages in memory, that were replaced when marked messages were removed: these still
-        contain the messages, and no row marks them any longer.
+        A follower can hold open files and messages in memory that were replaced when marked messages were removed: they still
+        contain the removed messages, whose rows no longer exist.
         """
         changes = self._states.catalog_changes()
         if follower.states_changes != changes:

@@ -1,1 +1,1 @@
-"""Metrics: families of prometheus_client as text, as a file for a collector, and over OTLP."""
+"""Metrics: exports families of prometheus_client as text, to a file for a collector, and over OTLP."""

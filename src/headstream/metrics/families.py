@@ -1,4 +1,4 @@
-"""Code that all metrics share: their text in the OpenMetrics format, files of it, and a limit of series."""
+"""Code that all metrics share: text in the OpenMetrics format, files in this format, and a limit on series."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ Series: TypeAlias = tuple[tuple[str, ...], float]
 
 
 class Families:
-    """A collector of finished families."""
+    """A collector that returns given families."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = list(families)
 
     def collect(self) -> list[Metric]:
-        """Return them."""
+        """Return the families."""
         return self._families
 
 
 def write_openmetrics(families: Iterable[Metric]) -> str:
-    """Return metrics as OpenMetrics text, with its `# EOF`."""
+    """Return metrics as OpenMetrics text, including the final `# EOF`."""
     text: bytes = generate_latest(Families(families))  # type: ignore[no-untyped-call]
     return text.decode()
 
 
 def write_metrics_file(path: Path, families: Iterable[Metric]) -> None:
-    """Replace a metrics file, and make its directory, atomically as Prometheus' node exporter reads it; StorageError."""
+    """Replace a metrics file atomically, so that Prometheus' node exporter reads complete files; StorageError if this fails."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,11 +50,11 @@ def write_metrics_file(path: Path, families: Iterable[Metric]) -> None:
 def limit_series(
     series: Sequence[Series], others: tuple[str, ...], combine: Callable[[Iterable[float]], float] = sum
 ) -> Sequence[Series]:
-    """Return at most MOST_SERIES series, and one series for the remaining values, since collectors are slow with many series.
+    """Return at most MOST_SERIES series and one series for all remaining values, because many series slow collectors down.
 
     Args:
-        series: The series; the series to keep are first. For counters the order must be stable, since a sum that becomes smaller
-            looks like a restart.
+        series: All series, beginning with the series to keep. For counters the order must be stable, because a collector takes a
+            sum that becomes smaller for a restart.
         others: Label values of the series for the remaining values.
     """
     if len(series) <= MOST_SERIES:

@@ -1,7 +1,7 @@
 """Metrics over OTLP: families of prometheus_client, converted and sent to a collector by OpenTelemetry's exporter.
 
-The conversion follows OpenTelemetry's document on Prometheus compatibility: counters are monotonic cumulative sums, and names
-stay, so that a collector that exports to Prometheus produces the same series. The unit is derived from the name.
+The conversion follows OpenTelemetry's document on Prometheus compatibility: counters are monotonic cumulative sums, and names are
+unchanged, so a collector that exports to Prometheus produces the same series. The unit is derived from the name.
 
 OpenTelemetry's variables set the address and protocol: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS,
 OTEL_SERVICE_NAME, OTEL_METRIC_EXPORT_INTERVAL, and the related variables.
@@ -48,18 +48,17 @@ _UNITS: Final = {"seconds": "s", "bytes": "By", "percent": "%"}
 
 
 class OtlpPush:
-    """Sends metrics to a collector every OTEL_METRIC_EXPORT_INTERVAL (milliseconds; default a minute), and a last time when it is
-    closed.
+    """Sends metrics to a collector every OTEL_METRIC_EXPORT_INTERVAL (milliseconds; default 60000), and when it is closed.
 
-    A collector that does not answer is logged once, and again when it answers.
+    If the collector does not answer, this is logged once; its next answer is logged as well.
 
     Args:
-        service: The name of the service, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has one.
-        collect: Returns the metrics; called in a separate thread.
+        service: Default name of the service; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override it.
+        collect: Returns the metrics to send; called in a separate thread.
 
     Raises:
         MissingExtraError: OpenTelemetry's exporter is not installed.
-        InvalidOptionError: a variable of OpenTelemetry is invalid.
+        InvalidOptionError: an environment variable of OpenTelemetry is invalid.
     """
 
     def __init__(self, service: str, collect: Callable[[], Iterable[Metric]]) -> None:
@@ -76,11 +75,11 @@ class OtlpPush:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Leave the sending to the parent."""
+        """Stop sending in a forked child, whose parent sends the metrics."""
         self._is_parents = True
 
     def close(self) -> None:
-        """Send the metrics a last time, and end; in a forked child, whose parent sends them, do nothing."""
+        """Send the metrics one last time and stop. In a forked child, whose parent sends the metrics, do nothing."""
         if self._is_parents:
             return
         self._is_over.set()
@@ -103,11 +102,11 @@ class OtlpPush:
             return
         if has_failed != self._has_failed:
             self._has_failed = has_failed
-            _log.warning("the collector rejects the metrics" if has_failed else "the collector accepts the metrics again")
+            _log.warning("the collector rejected the metrics" if has_failed else "the collector accepts metrics again")
 
 
 def convert(families: Iterable[Metric], start_ns: int, now_ns: int) -> Iterator[OtlpMetric]:
-    """Yield counters, gauges and histograms in OpenTelemetry's form; times are nanoseconds since 1970 UTC."""
+    """Yield counters, gauges and histograms in OpenTelemetry's form; times are in nanoseconds since 1970 UTC."""
     for family in families:
         data: Sum | Gauge | Histogram
         if family.type == "histogram":
@@ -124,7 +123,7 @@ def convert(families: Iterable[Metric], start_ns: int, now_ns: int) -> Iterator[
 
 
 def _histogram_points(family: Metric, start_ns: int, now_ns: int) -> list[HistogramDataPoint]:
-    """Return a point for each set of labels; OpenTelemetry's buckets are counted each, Prometheus' are cumulative."""
+    """Return one point per set of labels, with separate counts per bucket; Prometheus' buckets are cumulative."""
     below: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
     sums: dict[tuple[tuple[str, str], ...], float] = {}
     for sample in family.samples:
@@ -148,12 +147,12 @@ def _histogram_points(family: Metric, start_ns: int, now_ns: int) -> list[Histog
 def _make_exporter() -> Any:
     protocol = next((os.environ[name] for name in _PROTOCOLS if os.environ.get(name)), "http/protobuf")
     if protocol not in _EXPORTERS:
-        raise InvalidOptionError(f"{protocol!r} is unknown", where=_PROTOCOLS[1], advice=f"Use {' or '.join(_EXPORTERS)}")
+        raise InvalidOptionError(f"unknown protocol {protocol!r}", where=_PROTOCOLS[1], advice=f"Use {' or '.join(_EXPORTERS)}")
     try:
         return importlib.import_module(f"{_EXPORTERS[protocol]}.metric_exporter").OTLPMetricExporter()
     except ImportError:
         package = _EXPORTERS[protocol].replace(".", "-")
-        raise MissingExtraError(f"metrics over OTLP need {package}", advice=f"Install headstream[otlp] or {package}") from None
+        raise MissingExtraError(f"metrics over OTLP require {package}", advice=f"Install headstream[otlp] or {package}") from None
 
 
 def _names_service() -> bool:

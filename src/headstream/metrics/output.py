@@ -1,4 +1,4 @@
-"""Where the metrics of a job go: a file, a collector of OpenTelemetry, or both."""
+"""Writes the metrics of a job to a file, to an OpenTelemetry collector, or to both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["MetricsOutput", "open_push"]
 
 
 class WriteText(Protocol):
-    """Takes metrics as a text."""
+    """Receives metrics as text."""
 
     def __call__(self, text: str, *, is_last: bool) -> None: ...
 
@@ -26,13 +26,13 @@ class MetricsOutput:
     """Writes the metrics of a job to a file, and sends them over OTLP.
 
     Args:
-        service: The job's name for OTLP, unless OpenTelemetry's variables contain it.
-        file: None for none.
-        write_text: Receives the metrics in the OpenMetrics format, and whether they are the last; None for nothing.
+        service: The job's default name for OTLP; OpenTelemetry's variables override it.
+        file: Path of the metrics file; None to write no file.
+        write_text: Called with the metrics in the OpenMetrics format, and with `is_last=True` at close(); None for no calls.
 
     Raises:
         MissingExtraError: a library is not installed.
-        InvalidOptionError: a variable of OpenTelemetry is invalid.
+        InvalidOptionError: an environment variable of OpenTelemetry is invalid.
     """
 
     def __init__(self, service: str, file: Path | None, *, over_otlp: bool, write_text: WriteText | None = None) -> None:
@@ -45,11 +45,11 @@ class MetricsOutput:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether metrics go anywhere."""
+        """Whether metrics are written or sent at all."""
         return self._file is not None or self._write_text is not None or self._push is not None
 
     def write(self, families: Iterable[Metric]) -> None:
-        """Write the newest metrics; StorageError if the file cannot be written."""
+        """Write the current metrics; StorageError if the file cannot be written."""
         self._newest = list(families)
         if self._file is not None:
             from headstream.metrics.families import write_metrics_file
@@ -64,7 +64,7 @@ class MetricsOutput:
             self._write_text(write_openmetrics(self._newest), is_last=is_last)
 
     def close(self) -> None:
-        """Pass the newest metrics to `write_text`, and send them over OTLP; idempotent."""
+        """Pass the last metrics to `write_text`, and send them over OTLP; idempotent."""
         self._write_as_text(is_last=True)
         self._write_text = None
         if self._push is not None:
@@ -73,11 +73,11 @@ class MetricsOutput:
 
 
 def open_push(service: str, collect: Callable[[], Iterable[Metric]]) -> OtlpPush:
-    """Return the publisher of metrics over OTLP; errors as of OtlpPush."""
+    """Return an OtlpPush; errors as for OtlpPush."""
     try:
         from headstream.metrics.otlp import OtlpPush
     except ImportError as error:
-        raise MissingExtraError(f"metrics over OTLP need {error.name}", advice="Install headstream[otlp]") from None
+        raise MissingExtraError(f"metrics over OTLP require {error.name}", advice="Install headstream[otlp]") from None
     return OtlpPush(service, collect)
 
 
@@ -85,4 +85,4 @@ def _check_prometheus_client() -> None:
     try:
         import prometheus_client  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError(f"metrics need {error.name}", advice="Install headstream[metrics]") from None
+        raise MissingExtraError(f"metrics require {error.name}", advice="Install headstream[metrics]") from None

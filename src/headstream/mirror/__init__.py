@@ -1,11 +1,10 @@
-"""Mirror: copies topics from any log to any other, each message once, also after being killed.
+"""Mirror: copies topics from one log to another log, each message exactly once, even if the mirror is killed.
 
-hops     the header hs.mirror: the origins of a message
-runs     sets of offsets, of messages in a destination
-plan     the topics that a mirror creates, and the differences
+hops     the header hs.mirror, which lists the logs from which a message was copied
+plan     the topics that a mirror copies and creates, and their differences in the destination
 mirror   Mirror: one run
-target   the destination's side of a run: producers, states, and the messages it already contains
-metrics  its numbers, for a collector
+target   one topic of the destination: its producer, its states, and the messages that it already contains
+metrics  the metrics of a run
 
     from headstream.mirror import Mirror, MirrorOptions
 

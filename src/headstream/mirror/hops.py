@@ -1,10 +1,10 @@
-"""Hops: the header hs.mirror, the origins of a mirrored message.
+"""Hops: the header hs.mirror, which lists the logs from which a message was copied.
 
     <log>/<stream>/<topic>/<partition>[.<generation>]/<offset>, <log>, <log>, …
 
-The first is the source log of the copy, with the message's place there; the further logs are earlier hops, the
-newest first. A log is named by its UUID or as in the mirror's options. Generations distinguish a partition from earlier
-partitions of its name, before a purge.
+The first entry is the log from which the message was copied, with the message's position in that log. The other entries are
+earlier logs, the newest first. A log's name is its UUID, or the name in the mirror's options. A generation distinguishes a
+partition from partitions of the same name before a purge.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_BYTES: Final = 255
 
 
 class Hop(NamedTuple):
-    """The place of a message in the log that it was copied from; the partition's generation is 0 if unknown."""
+    """The position of a message in the log from which it was copied; the partition's generation is 0 if unknown."""
 
     log: str
     topic: str
@@ -30,16 +30,16 @@ class Hop(NamedTuple):
 
 
 def check_log_name(name: str) -> str:
-    """Return the name of a log, checked for a hop; InvalidOptionError: empty, too long, or with a slash, comma or space."""
+    """Return a log's name; InvalidOptionError if it is empty or too long, or contains a slash, comma or space."""
     if not name or len(name.encode()) > 64 or any(character in name for character in "/, "):
         raise InvalidOptionError(
-            f"{name!r} cannot be the name of a log", advice="Use 1 to 64 bytes without slash, comma and space, as frankfurt-1"
+            f"{name!r} is not a valid log name", advice="Use 1 to 64 bytes without slash, comma and space: frankfurt-1"
         )
     return name
 
 
 def newest_hop(headers: Headers) -> Hop | None:
-    """Return the place from which a message was copied, or None if it was not mirrored."""
+    """Return the position from which a message was copied, or None if the message was not mirrored."""
     found = headers.get(MIRROR_HEADER)
     if found is None:
         return None
@@ -53,13 +53,13 @@ def newest_hop(headers: Headers) -> Hop | None:
 
 
 def logs_passed(headers: Headers) -> list[str]:
-    """Return the names of the logs that a message has passed, the newest first."""
+    """Return the names of the logs through which a message was mirrored, the newest first."""
     found = headers.get(MIRROR_HEADER)
     return [] if found is None else [part.partition("/")[0] for part in str(found.value).split(", ")]
 
 
 def with_hop(headers: Headers, hop: Hop) -> Headers:
-    """Return a message's headers, with the hops so far, with one more hop."""
+    """Return a message's headers with a further hop before its existing hops."""
     place = f"{hop.partition}.{hop.generation}" if hop.generation else str(hop.partition)
     text = f"{hop.log}/{hop.topic}/{place}/{hop.offset}"
     for log in logs_passed(headers):

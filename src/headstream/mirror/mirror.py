@@ -1,16 +1,16 @@
-"""Mirror: one run of copying topics from a log to another.
+"""Mirror: one run that copies topics from one log to another.
 
     poll the source -> route -> skip copied messages and messages that originate in the destination -> send -> … -> checkpoint
 
-    checkpoint    1. flush: all messages are stored, and in their states
-                  2. commit the source's offsets: the next run begins there
-                  3. commit the destination's ends: the next run reads back the messages after them
+    checkpoint    1. flush: all messages are stored and have their states
+                  2. commit offsets in the source: the next run begins at these offsets
+                  3. commit the end offsets of the destination: the next run reads back the messages after them
 
-A message is written with its place in the source (hops.py), so that a kill cannot separate them: the run after a kill reads
-which messages after the last checkpoint exist in the destination, and skips them. Killed between 2 and 3 it only reads
-back more. The third step waits until the source is past all messages that were read back. So each message is copied once, without
-numbers of producers and for any kind of destination, unless a server stores a killed mirror's last request only after the
-next run has read back.
+A message is written together with its position in the source (hops.py). After a kill, the next run therefore reads back which
+messages after the last checkpoint already exist in the destination, and skips them. After a kill between steps 2 and 3, it only
+reads back more messages. Step 3 is delayed until the committed offsets of the source are past all messages that were read back.
+Each message is thus copied once to any kind of destination, without producer ids. Exception: a server stores the last request of
+a killed mirror after the next run has finished reading back.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _CHECK_EVERY_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorOptions:
-    """Options of a mirror.
+    """The options of a mirror.
 
     Args:
-        topics: `stream/topic` or patterns of it; all topics by default. Topics created later are copied too.
-        route: Returns the destination's topic of a message, or None to leave it out; by default the source's topic.
-        once: Whether to end when the messages that existed at the start are copied.
-        bytes_per_s: Maximum payload and key bytes per second; None is unlimited.
-        checkpoint_s: How often to commit, seconds; messages sent in between are read back after a kill.
-        states: `keep` copies messages in any state, with their states; `available` leaves out messages in other states, for
-            destinations that have no states.
-        source_name: The source's name in the header hs.mirror; by default its identity.
-        target_name: The destination's name; by default its identity.
-        on_progress: Called after each checkpoint, and while nothing arrives.
+        topics: Names `stream/topic` or patterns; by default all topics. Matching topics that are created later are also copied.
+        route: Returns the destination topic for a message, or None to skip the message; by default the source's topic.
+        once: Whether to stop after copying the messages that existed at the start.
+        bytes_per_s: Maximum rate of payload and key bytes, bytes per second; None sets no limit.
+        checkpoint_s: Interval between checkpoints, seconds. After a kill, messages sent since the last checkpoint are read back.
+        states: `keep` copies messages with their states. `available` copies only available messages, for destinations without
+            states.
+        source_name: The source's name in the header hs.mirror; by default the log's identity.
+        target_name: The destination's name in the header hs.mirror; by default the log's identity.
+        on_progress: Called after each checkpoint, and repeatedly while no message arrives.
     """
 
     topics: tuple[str, ...] | list[str] = ("*",)
@@ -69,26 +69,26 @@ class MirrorOptions:
 
     def __post_init__(self) -> None:
         if self.bytes_per_s is not None and not self.bytes_per_s > 0:
-            raise InvalidOptionError(f"bytes_per_s is {self.bytes_per_s}", advice="Use more than 0, or None")
+            raise InvalidOptionError(f"bytes_per_s must be above 0 or None, not {self.bytes_per_s}")
         if self.states not in ("keep", "available"):
-            raise InvalidOptionError(f"states is {self.states!r}", advice="Use keep or available")
+            raise InvalidOptionError(f"states must be keep or available, not {self.states!r}")
         if not self.checkpoint_s >= 0:
-            raise InvalidOptionError(f"checkpoint_s is {self.checkpoint_s}", advice="Use 0 or more")
+            raise InvalidOptionError(f"checkpoint_s must be at least 0, not {self.checkpoint_s}")
 
 
 @dataclass(slots=True)
 class MirrorStats:
-    """The numbers of a run.
+    """The statistics of a run.
 
     Args:
         copied: Messages sent to the destination.
-        found: Messages that an earlier run had copied.
+        found: Messages that an earlier run had already copied.
         looped: Messages skipped because they originate in the destination.
-        left_out: Messages that the route leaves out, and messages marked for deletion.
-        missed: Offsets that the source had dropped before they were read, by retention or compaction.
+        left_out: Messages that were skipped by the route or because they are marked for deletion.
+        missed: Messages that retention or compaction removed from the source before they were read.
         bytes: Payload and key bytes sent.
-        lag: Topic -> number of messages of the source not read yet.
-        behind_s: Age of the last read message at the time of reading, seconds; 0 if no message is left.
+        lag: Topic -> number of messages in the source that have not been read yet.
+        behind_s: Age of the last read message at the time of reading, seconds; 0 if all messages have been read.
     """
 
     copied: int = 0
@@ -102,7 +102,7 @@ class MirrorStats:
 
 
 class _SourceTopic:
-    """One topic of the source, and how far it has been read."""
+    """One topic of the source, and the progress of reading it."""
 
     def __init__(self, source: Client, topic: Topic, committer: str, *, keeps_states: bool) -> None:
         self.name = f"{topic.stream}/{topic.name}"
@@ -127,7 +127,7 @@ class _SourceTopic:
         self.consumer: Consumer = source.consumer(self.name, name=committer, states=states, timeout_ms=0)
 
     def has_state(self, hop: Hop) -> bool:
-        """Return whether a message was in another state than available when the run began."""
+        """Return whether a message was in a state other than available when the run began."""
         return hop.topic == self.name and (hop.partition, hop.offset) in self._with_states
 
     @property
@@ -141,7 +141,8 @@ class Mirror:
     """One run of a mirror.
 
     Raises:
-        InvalidOptionError: a log has no identity and no name, or both are the same log without a route.
+        InvalidOptionError: a log has neither an identity nor a name, or source and destination are the same log and there is no
+            route.
     """
 
     def __init__(self, source: Client, target: Client, options: MirrorOptions | None = None) -> None:
@@ -149,7 +150,7 @@ class Mirror:
         for log in (source, target):
             if log.has_interceptors:
                 raise InvalidOptionError(
-                    "a mirror copies messages as they are stored", advice="Connect both logs without interceptors"
+                    "logs with interceptors cannot be mirrored", advice="Connect both logs without interceptors"
                 )
         self._source = source
         self._target = target
@@ -157,7 +158,7 @@ class Mirror:
         self._source_name = _name_of(source, options.source_name, "source")
         self._target_name = options.target_name or target.identity or ""
         if self._source_name == self._target_name and options.route is None:
-            raise InvalidOptionError("source and destination are the same log", advice="Pass another log, or a route")
+            raise InvalidOptionError("source and destination must be different logs", advice="Pass another log, or a route")
         self._topics: dict[str, _SourceTopic] = {}
         self._targets: dict[str, TargetTopic] = {}
         self._is_dirty = False
@@ -168,15 +169,15 @@ class Mirror:
         self.stats = MirrorStats()
 
     def plan(self) -> MirrorPlan:
-        """Return the plan of a run; nothing is created."""
+        """Return the plan of a run without creating topics."""
         return plan_mirror(self._source, self._target, self._options.topics)
 
     def stop(self) -> None:
-        """Make run() end after a checkpoint; safe to call from another thread or a signal handler."""
+        """Request that run() end after a checkpoint. Can be called from another thread or a signal handler."""
         self._stop.set()
 
     def run(self) -> MirrorStats:
-        """Copy messages until stop(), or with `once` until the messages that exist now are copied; after an error, run again."""
+        """Copy messages until stop(), or, with `once`, until the existing messages are copied. Can be repeated after an error."""
         self._saved_s = self._paid_s = time.monotonic()
         try:
             self._find_topics()
@@ -202,7 +203,7 @@ class Mirror:
     # -- topics -----------------------------------------------------------------------------------------------
 
     def _find_topics(self) -> None:
-        """Begin with topics that are new since the last look, and measure the lag."""
+        """Begin to copy new topics, and measure the lag."""
         self._checked_s = time.monotonic()
         if self._topics and self._options.once:
             self._measure_lag()
@@ -222,7 +223,7 @@ class Mirror:
 
     @contextmanager
     def _unless_deleted(self, name: str) -> Iterator[None]:
-        """End the copying of a topic of the source if the context fails because it was deleted; a pattern has to name it."""
+        """Stop copying a topic if the body fails because the topic was deleted; raise the error if the topic still exists."""
         try:
             yield
         except NotFoundError:
@@ -234,7 +235,7 @@ class Mirror:
                     removed.consumer.close(commit=False)
 
     def _name_target(self, topic: Topic) -> str:
-        """Return the destination's name; creating the first topic gives a new log its identity."""
+        """Return the destination's name. If a new log has no identity yet, creating the first topic assigns its identity."""
         if not self._target_name:
             if self._options.route is None:
                 create_like(self._target, topic, f"{topic.stream}/{topic.name}")
@@ -242,7 +243,7 @@ class Mirror:
         return self._target_name
 
     def _committer(self, direction: str, log: str) -> str:
-        """Return the name under which offsets are committed: in the source `to` the destination, there `from` the source."""
+        """Return the name that owns committed offsets: in the source `to` destination, in the destination `from` source."""
         return f"mirror-{direction}-{log}"
 
     def _measure_lag(self) -> None:
@@ -281,7 +282,7 @@ class Mirror:
         for message in messages:
             expected = topic.positions[message.partition]
             if message.offset < expected:
-                raise OffsetOutOfRangeError(f"offset {message.offset} came after {expected}", where=topic.name)
+                raise OffsetOutOfRangeError(f"offset {message.offset} arrived after offset {expected}", where=topic.name)
             if self._options.states == "keep":
                 self.stats.missed += message.offset - expected
             topic.positions[message.partition] = message.offset + 1
@@ -318,7 +319,7 @@ class Mirror:
             self._pay(size_bytes / options.bytes_per_s)
 
     def _pay(self, cost_s: float) -> None:
-        """Wait until a message is within the rate; unused time does not add up."""
+        """Wait until the rate limit allows a message. Unused capacity does not accumulate."""
         now_s = time.monotonic()
         self._paid_s = max(self._paid_s, now_s) + cost_s
         if self._paid_s > now_s + _IDLE_S:
@@ -340,7 +341,7 @@ class Mirror:
         self._options.on_progress(self.stats)
 
     def _is_passed(self, place: tuple[str, int, int], offset: int) -> bool:
-        """Return whether a partition of the source is committed up to an offset; no, if this run does not copy it."""
+        """Return whether a partition of the source is committed up to an offset; False if this run does not copy it."""
         name, partition, generation = place
         topic = self._topics.get(name)
         if topic is None or partition not in topic.positions:
@@ -348,7 +349,7 @@ class Mirror:
         return generation != topic.generations[partition] or topic.positions[partition] >= offset
 
     def _close(self) -> None:
-        """Close both clients; the next run reads uncommitted messages again."""
+        """Close all consumers and producers without a commit; the next run reads uncommitted messages again."""
         for topic in self._topics.values():
             topic.consumer.close(commit=False)
         for target in self._targets.values():
@@ -358,7 +359,5 @@ class Mirror:
 def _name_of(log: Client, given: str | None, which: str) -> str:
     name = log.identity if given is None else given
     if name is None:
-        raise InvalidOptionError(
-            f"the {which} log has no identity yet", advice=f"Write to it first, or name it with {which}_name"
-        )
+        raise InvalidOptionError(f"the {which} log has no identity yet", advice=f"Write to the log first, or set {which}_name")
     return check_log_name(name)

@@ -1,4 +1,4 @@
-"""The plan of a mirror: the topics that it copies and creates, and the differences in the destination."""
+"""The plan of a mirror: the topics that it copies and creates, and how they will differ in the destination."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class TopicPlan:
 
     Args:
         topic: `stream/topic`.
-        is_created: Whether it does not exist in the destination yet.
-        differences: Besides MirrorPlan.differences.
+        is_created: Whether the mirror creates the topic, because it does not exist in the destination yet.
+        differences: Differences of this topic, in addition to MirrorPlan.differences.
     """
 
     topic: str
@@ -41,25 +41,25 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class MirrorPlan:
-    """The plan of a mirror: the plans of topics, by name, and differences in every topic."""
+    """The plan of a mirror: the plan of each topic, in order of name, and the differences that apply to every topic."""
 
     topics: tuple[TopicPlan, ...]
     differences: tuple[str, ...] = _ALWAYS
 
 
 def match_topics(source: Client, patterns: Iterable[str]) -> list[Topic]:
-    """Return the topics of a log that match patterns, by name.
+    """Return the topics of a log that match patterns, in order of name.
 
     Args:
-        patterns: `stream/topic`, or patterns of it with `*`, `?` and `[...]`.
+        patterns: Names `stream/topic`, or patterns with `*`, `?` and `[...]`.
 
     Raises:
-        TopicNotFoundError: a name without a pattern does not exist.
+        TopicNotFoundError: a topic that is named without a pattern does not exist.
         InvalidOptionError: no pattern is given.
     """
     wanted = list(patterns)
     if not wanted:
-        raise InvalidOptionError("no topic is named", advice="Specify one or more, or a pattern")
+        raise InvalidOptionError("the list of topics is empty", advice="Specify one or more, or a pattern")
     there = {f"{topic.stream}/{topic.name}": topic for topic in source.topics()}
     for name in wanted:
         if name not in there and not any(character in name for character in "*?["):
@@ -70,7 +70,7 @@ def match_topics(source: Client, patterns: Iterable[str]) -> list[Topic]:
 
 
 def plan_mirror(source: Client, target: Client, patterns: Iterable[str]) -> MirrorPlan:
-    """Return the plan of a mirror of topics (patterns as for match_topics()) to topics of the same name."""
+    """Return the plan for mirroring topics (patterns as for match_topics()) to topics of the same names."""
     return MirrorPlan(tuple(_plan_topic(topic, target) for topic in match_topics(source, patterns)))
 
 
@@ -98,7 +98,7 @@ def _plan_topic(topic: Topic, target: Client) -> TopicPlan:
 
 
 def create_like(target: Client, topic: Topic, name: str) -> Topic:
-    """Create the topic `name` with the options and partition count of a topic of the source, and return it."""
+    """Create the topic `name` with the options and partition count of a source topic, and return the new topic."""
     return target.create_topic(
         TopicName.parse(name),
         len(topic.partitions),

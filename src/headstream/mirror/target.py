@@ -1,4 +1,4 @@
-"""TargetTopic: one topic of a mirror's destination: its producer, its already copied messages, and their states."""
+"""TargetTopic: one topic of a mirror's destination, with its producer, its already copied messages, and their states."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class OffsetRuns:
 
     @property
     def end(self) -> int:
-        """One past the greatest offset; 0 if there are none."""
+        """One past the greatest offset; 0 if the set is empty."""
         return self._ends[-1] if self._ends else 0
 
     def __contains__(self, offset: int) -> bool:
@@ -71,15 +71,16 @@ _AUTHOR: Final = "headstream mirror"
 class TargetTopic:
     """One topic of the destination.
 
-    The mirror commits the ends of the destination's partitions at each checkpoint, under its name: messages that were copied
-    after it, and that a killed mirror does not know of, are behind them. They are read back here, by their header hs.mirror.
+    At each checkpoint the mirror commits the end offsets of the destination's partitions under its own name. After a kill,
+    messages that were copied since the last checkpoint are read back from these offsets, and are identified by their header
+    hs.mirror.
 
     Args:
-        name: `stream/topic` there; created if it is missing.
-        like: The topic of the source whose messages go there first.
-        committer: The mirror's name for committed offsets.
-        from_first: Whether to read all of the topic back: the source has no committed offsets of the mirror.
-        has_state: Returns whether a message of the source is in another state than available.
+        name: `stream/topic` in the destination; the topic is created if missing.
+        like: The first source topic that is copied to this topic; determines the options of a new topic.
+        committer: The name under which the mirror commits offsets.
+        from_first: Whether to read back the entire topic, because the source has no committed offsets of the mirror.
+        has_state: Returns whether a message of the source is in a state other than available.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class TargetTopic:
         self._producer: ForwardingProducer = target.forwarding_producer(name, linger_ms=_LINGER_MS)
 
     def _read_back(self, *, from_first: bool) -> None:
-        """Record which messages of the source exist there."""
+        """Record which messages of the source already exist in the topic."""
         if from_first:
             for number in self._numbers:
                 self._marks.seek(number, "first")
@@ -123,12 +124,12 @@ class TargetTopic:
                         self._places[hop] = message.partition, message.offset
 
     def has(self, hop: Hop) -> bool:
-        """Return whether a message of the source already exists there."""
+        """Return whether a message of the source already exists in the topic."""
         runs = self._there.get((hop.topic, hop.partition, hop.generation))
         return runs is not None and hop.offset in runs
 
     def send(self, message: ReceivedMessage, hop: Hop, source_numbers: list[int]) -> None:
-        """Send a message as stored in the source, which has these partitions of the topic."""
+        """Send a message as stored in the source; `source_numbers` are the partitions of the source topic."""
         headers = message.headers
         if TIMESTAMP_HEADER not in headers:
             headers = headers.with_((TIMESTAMP_HEADER, int64(message.timestamp)))
@@ -144,13 +145,13 @@ class TargetTopic:
             self._states.append((receipt, int(message.state)))
 
     def restore_state(self, message: ReceivedMessage, hop: Hop) -> None:
-        """Set the state of a message that already exists there: a killed mirror has possibly not set it."""
+        """Set the state of a message that already exists in the topic, because a killed mirror may not have set the state."""
         place = self._places.get(hop)
         if place is not None:
             self._log.set_state(self.name, place[0], place[1], int(message.state), reason=_REASON, by=_AUTHOR)
 
     def flush(self) -> None:
-        """Wait until all sent messages are stored, in its state."""
+        """Wait until all sent messages are stored, then set their states."""
         self._producer.flush()
         wanted: dict[tuple[int, int], list[int]] = {}
         for receipt, state in self._states:
@@ -161,13 +162,13 @@ class TargetTopic:
         self._states.clear()
 
     def commit(self, is_passed: Callable[[tuple[str, int, int], int], bool]) -> None:
-        """Commit the topic's ends: all messages copied so far are before them, and the source's offsets are committed.
+        """Commit the topic's end offsets; call this after the source's offsets are committed.
 
-        Messages that were read back, and that the source's committed offsets are not past yet, must be found again by the next
-        run: until then the ends stay unchanged.
+        The end offsets are not committed while a message that was read back is after the source's committed offsets, because the
+        next run must find this message again.
 
         Args:
-            is_passed: Returns whether the source is committed up to an offset of a topic's partition and generation.
+            is_passed: Returns whether the source's committed offset of a topic's partition and generation has reached an offset.
         """
         if not all(is_passed(place, runs.end) for place, runs in self._there.items()):
             return
@@ -178,7 +179,7 @@ class TargetTopic:
         self._places.clear()
 
     def close(self) -> None:
-        """Close producer and consumer."""
+        """Close the producer and the consumer."""
         try:
             self._producer.close()
         finally:

@@ -1,13 +1,13 @@
-"""The Replicate pipeline: change-data-capture messages in (Qlik Replicate's, Debezium's), tables out that equal the source.
+"""The Replicate pipeline: reads change messages of Qlik Replicate and Debezium, and keeps tables that equal the source tables.
 
-    settings/ storage/ checkpoint/   configuration; paths and object stores; the state that survives a restart
+    settings/ storage/ checkpoint/   configuration; paths and object stores; state that survives a restart
     inputs/ decoding/ codec/ schemas/ columns/   messages -> changes of tables, as columns
-    parked/          messages that wait, and dead letters
+    parked/          parked messages and dead letters
     apply/           the semantics of a merge: type1/, type2/, moved_keys/, on_executors/
-    engines/         runs a merge: deltalake in the driver, or Spark
-    tables/          one target table: schema, memory of deletions, maintenance
+    engines/         run a merge: deltalake in the driver, or Spark
+    tables/          one target table: schema, tombstones, maintenance
     run/             micro-batches, transactions, status, metrics
 
-Interface: run.pipeline for a running pipeline, run.report and parked.requests for observers and operators. Imports
-spark, log (as a source), client. Read first: run/pipeline.py, run/processor.py, apply/type1/merge.py.
+Interface: run.pipeline runs a pipeline; run.report and parked.requests are for observers and operators. Imports spark, log (as a
+source), client. Read first: run/pipeline.py, run/processor.py, apply/type1/merge.py.
 """

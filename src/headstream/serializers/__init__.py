@@ -1,4 +1,4 @@
-"""Serializers: values of a program <-> payloads, for `log.producer(topic, encode=…)` and `log.consumer(topic, decode=…)`.
+"""Serializers: convert values to payloads and back, for `log.producer(topic, encode=…)` and `log.consumer(topic, decode=…)`.
 
     from headstream import serializers
 
@@ -8,7 +8,7 @@
     for message in log.consumer("shop/orders", group="billing", decode=orders):
         message.value
 
-Any function from a value to bytes, or from bytes to a value, can be given as well.
+A function that converts a value to bytes, or bytes to a value, can be passed instead of a serializer.
 """
 
 from __future__ import annotations

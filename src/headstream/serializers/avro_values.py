@@ -1,9 +1,9 @@
-"""Avro records by fastavro, in Avro's single-object encoding:
+"""Avro records, encoded by fastavro in Avro's single-object encoding:
 
     C3 01 | fingerprint u64, little-endian: CRC-64-AVRO of the writer's schema in parsing canonical form | the record
 
-The payload names its schema, so that readers with a newer schema decode older messages. See "Single object encoding" in Avro's
-specification.
+The payload identifies its schema by the fingerprint, so readers with a newer schema can decode older messages. See "Single object
+encoding" in Avro's specification.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _HEAD_BYTES: Final = 10
 def avro(
     schema: str | Mapping[str, Any] | list[Any], *, known: Iterable[str | Mapping[str, Any] | list[Any]] = ()
 ) -> Serializer[Any]:
-    """Return a serializer of Avro values: dicts of a record's fields.
+    """Return a serializer for Avro records, represented as dicts.
 
     Args:
-        schema: The schema of values, as JSON text or parsed; values are written in it and returned in it.
-        known: Earlier schemas of the topic: their messages are resolved to `schema` by Avro's rules.
+        schema: The schema in which values are written and returned, as JSON text or parsed.
+        known: Earlier schemas of the topic. Messages with these schemas are resolved to `schema` by Avro's rules.
 
     Raises:
         MissingExtraError: fastavro is not installed (the extra `avro`).
@@ -47,7 +47,7 @@ def avro(
             )
         except Exception as error:  # the library raises several
             raise InvalidInputError(
-                f"the text is not an Avro schema: {error}", advice="Pass it as JSON text or a dict"
+                f"the schema is not a valid Avro schema: {error}", advice="Pass the schema as a JSON string or a dict"
             ) from error
 
     reader, own_mark = parse(schema)
@@ -62,11 +62,11 @@ def avro(
 
     def decode(payload: bytes) -> Any:
         if payload[:2] != _MARKER or len(payload) < _HEAD_BYTES:
-            raise InvalidInputError("the payload is not in Avro's single-object encoding")
+            raise InvalidInputError("the payload does not have Avro's single-object encoding")
         writer = writers.get(payload[2:_HEAD_BYTES])
         if writer is None:
             mark = payload[2:_HEAD_BYTES].hex()
-            raise InvalidInputError(f"its schema {mark} is unknown", advice="Specify the schema in known=")
+            raise InvalidInputError(f"the schema {mark} is unknown", advice="Pass the schema in known=")
         body = io.BytesIO(payload)
         body.seek(_HEAD_BYTES)
         value = fastavro.schemaless_reader(body, writer, None if writer is reader else reader)

@@ -1,4 +1,4 @@
-"""JSON values, by the standard library."""
+"""JSON values, encoded by the standard library."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from headstream.serializers.serializer import Serializer
 
 
 def json(*, decimals: bool = False) -> Serializer[Any]:
-    """Return a serializer of JSON's types: None, bool, int, float, str, lists and dicts with text keys; UTF-8, compact.
+    """Return a serializer of compact JSON in UTF-8: None, bool, int, float, str, lists, and dicts with string keys.
 
-    NaN and infinity are rejected: they are not JSON.
+    NaN and infinity are rejected, because JSON cannot represent them.
 
     Args:
-        decimals: Whether numbers with a point or an exponent are decoded to Decimal, which has all their digits, instead of to
-            float, and whether a Decimal can be encoded.
+        decimals: Whether numbers with a decimal point or an exponent are decoded to Decimal, which keeps all digits, instead of
+            float; also allows Decimal values to be encoded.
     """
     if decimals:
         return Serializer("json", lambda value: dump_json(value, separators=(",", ":")).encode(), _decode_exactly)

@@ -1,4 +1,4 @@
-"""Typed values by msgspec, as JSON or MessagePack."""
+"""Typed values, encoded by msgspec as JSON or MessagePack."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _T = TypeVar("_T")
 
 
 def msgspec(of: type[_T], *, format: Literal["json", "msgpack"] = "json") -> Serializer[_T]:
-    """Return a serializer of a type that msgspec knows: a Struct, dataclass, TypedDict, or a built-in; values are validated.
+    """Return a serializer that validates values of a type: a Struct, dataclass, TypedDict or built-in type of msgspec.
 
     Args:
         format: `json` or `msgpack`.
 
     Raises:
         MissingExtraError: msgspec is not installed (the extra `msgspec`).
-        InvalidOptionError: the format does not exist.
+        InvalidOptionError: the format is unknown.
         TypeError: msgspec does not support the type.
     """
     try:
@@ -29,7 +29,7 @@ def msgspec(of: type[_T], *, format: Literal["json", "msgpack"] = "json") -> Ser
         return Serializer(f"msgspec({_name(of)})", library.json.Encoder().encode, library.json.Decoder(of).decode)
     if format == "msgpack":
         return Serializer(f"msgspec({_name(of)})", library.msgpack.Encoder().encode, library.msgpack.Decoder(of).decode)
-    raise InvalidOptionError(f"format is {format!r}", advice="Use json or msgpack")
+    raise InvalidOptionError(f"format must be json or msgpack, not {format!r}")
 
 
 def _name(of: object) -> str:

@@ -1,4 +1,4 @@
-"""Typed values by pydantic, as JSON."""
+"""Typed values, encoded by pydantic as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 def pydantic(of: type[_T]) -> Serializer[_T]:
-    """Return a serializer of a type that pydantic knows: a BaseModel, dataclass, TypedDict, or a built-in; values are validated.
+    """Return a serializer that validates values of a type: a BaseModel, dataclass, TypedDict or built-in type.
 
     Raises:
         MissingExtraError: pydantic is not installed (the extra `pydantic`).

@@ -1,4 +1,4 @@
-"""Serializer: a pair of functions between values and payloads, and the errors that name the failure."""
+"""Serializer: functions that convert values to payloads and back, and the errors that describe a failure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _SHOWN_CHARACTERS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Serializer(Generic[_T]):
-    """A format of values.
+    """A format for values.
 
     Args:
-        name: The format, for errors.
-        encode: Returns the payload of a value.
-        decode: Returns the value of a payload; any exception means that it cannot be decoded.
+        name: Name of the format in errors.
+        encode: Converts a value to a payload.
+        decode: Converts a payload to a value; any exception means that the payload cannot be decoded.
     """
 
     name: str
@@ -33,12 +33,12 @@ Decode: TypeAlias = Serializer[_T] | Callable[[bytes], _T]
 
 
 def encoder_of(encode: Any) -> tuple[str, Callable[[Any], bytes]]:
-    """Return the name and the function of an `encode=` argument; InvalidOptionError: neither a Serializer nor callable."""
+    """Return name and function of an `encode=` argument; InvalidOptionError if it is not a Serializer or callable."""
     return _function_of("encode", encode)
 
 
 def decoder_of(decode: Any) -> tuple[str, Callable[[bytes], Any]]:
-    """Return the name and the function of a `decode=` argument; InvalidOptionError: neither a Serializer nor callable."""
+    """Return name and function of a `decode=` argument; InvalidOptionError if it is not a Serializer or callable."""
     return _function_of("decode", decode)
 
 
@@ -47,17 +47,17 @@ def _function_of(option: str, given: Any) -> tuple[str, Callable[[Any], Any]]:
         return given.name, getattr(given, option)
     if not callable(given):
         raise InvalidOptionError(
-            f"{option} is {given!r}", advice="Pass a function, or a serializer as serializers.json(), serializers.msgspec(Order)"
+            f"{option} must be a function or a serializer, not {given!r}", advice="Pass for example serializers.json()"
         )
     return getattr(given, "__qualname__", type(given).__name__), given
 
 
 def explain_failure(error: Exception, action: str, name: str, *, where: str, advice: str) -> SerializerError:
-    """Return the error of a value that cannot be encoded or decoded.
+    """Return the error for a value that cannot be encoded or decoded.
 
     Args:
         action: `encoded` or `decoded`.
-        where: The topic; of a received message also partition and offset.
+        where: The topic; for a received message also partition and offset.
     """
     what = error.what if isinstance(error, HeadstreamError) else f"{type(error).__name__}: {error}"
     found = SerializerError(f"the value cannot be {action} by {name}: {what[:_SHOWN_CHARACTERS]}", where=where, advice=advice)
@@ -66,5 +66,5 @@ def explain_failure(error: Exception, action: str, name: str, *, where: str, adv
 
 
 def missing_package(error: ImportError, extra: str) -> MissingExtraError:
-    """Return the error of a serializer whose package is not installed."""
-    return MissingExtraError(f"this serializer needs {error.name}", advice=f"Install headstream[{extra}]")
+    """Return the error for a serializer whose package is not installed."""
+    return MissingExtraError(f"this serializer requires {error.name}", advice=f"Install headstream[{extra}]")

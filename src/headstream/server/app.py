@@ -187,7 +187,7 @@ class ServerApp:
     def _push_metrics(self) -> None:
         """Send the metrics over OTLP until the server stops."""
         if self._http is None:
-            raise InvalidOptionError("metrics need the HTTP interface, which is off", where="headstream.metrics_otlp")
+            raise InvalidOptionError("metrics over OTLP require the HTTP listener", where="headstream.metrics_otlp")
         from headstream.metrics.output import open_push
 
         push = open_push("headstream-server", self._http.pages.describe_metrics)
@@ -245,9 +245,9 @@ class ServerApp:
             note(logging.WARNING, "kafka.anonymous_user does not exist: clients without a login are refused", user=name)
             return
         raise InvalidOptionError(
-            f"other machines could do everything without logging in: {name!r} is the root user",
+            f"other machines would have all rights without a login: {name!r} is the root user",
             where="kafka.anonymous_user",
-            advice="Create a user with the permissions that these clients need, or listen on 127.0.0.1",
+            advice="Set a user that has only the permissions that these clients need, or listen on 127.0.0.1",
         )
 
     @staticmethod
@@ -255,7 +255,7 @@ class ServerApp:
         """Return the limit of one listener's connections, since the log needs a part of the open files."""
         most = min(wanted, max_open_files() // _CONNECTIONS_SHARE)
         if most < wanted:
-            note(logging.INFO, "fewer connections than allowed", most=most, wanted=wanted, transport=transport)
+            note(logging.INFO, "limit of connections lowered", most=most, wanted=wanted, transport=transport)
         return most
 
     def _remove_if_fresh(self) -> None:
@@ -289,7 +289,7 @@ class ServerApp:
         open_addresses = [address for address in addresses if address is not None]
         if all(address.is_loopback for address in open_addresses) or config.allow_default_password:
             return
-        advice = "Listen on 127.0.0.1, choose another one, or allow it by --allow-default-password"
+        advice = "Listen on 127.0.0.1, change the password or secret, or use --allow-default-password"
         if config.tokens.secret.decode("latin-1") in PUBLISHED_SECRETS:
             raise InvalidOptionError("access tokens would be signed by a published secret", where="http.jwt", advice=advice)
         session = self.dispatcher.sessions.open("startup:0")

@@ -1,11 +1,11 @@
-"""The pipeline: a configured Spark session, and the `headstream` data source.
+"""A configured Spark session and the `headstream` data source.
 
 from headstream.spark import session
 
 spark = session()
 df = spark.readStream.format("headstream").option("url", "file:///var/lib/shop").option("subscribe", "shop/orders").load()
 
-Importing this needs neither PySpark nor Java; session() reports missing parts.
+Importing this module requires neither PySpark nor Java; session() reports missing parts.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Column functions over headers and messages, for any DataFrame: of our own source, of Spark's Kafka source, of a table.
+"""Column functions for headers and messages in any DataFrame: from the headstream source, Spark's Kafka source, or a table.
 
     header(col, "attempt", "int")       one header's value                                  SQL: headers_decode(col):attempt::int
-    headers_decode(col, shape)          headers in another shape; from Kafka's header array, from `array` or from `binary`
-    headers_encode(col)                 Kafka's header array, from `array` or from `binary`
+    headers_decode(col, shape)          headers in another shape, from Kafka's header array, `array` or `binary`
+    headers_encode(col)                 Kafka's header array, from `array` or `binary`
     message_decode(col, dialect)        the messages in a BINARY column                     SQL: message_decode_<dialect>(col)
-    payload_checksum(col)               the CRC-32 that a message carries of its payload    SQL: crc32(col)
+    payload_checksum(col)               the checksum of a message with this payload         SQL: crc32(col)
 
 Shapes are as in the source's option `headers`: variant, array, map, binary; Kafka's header array is
 ARRAY<STRUCT<key STRING, value BINARY>>. register_functions(spark) registers the SQL functions, as do
@@ -44,13 +44,13 @@ _READABLE: Final = ("binary", "binary-first", "json", "kip82", "replicate")
 
 
 def header(col: Column | str, key: str, type: str, shape: Literal["variant", "map", "other"] = "variant") -> Column:
-    """Return one header's value, of a repeated key the last; null if it is missing or does not fit the type.
+    """Return the value of one header (of a repeated key, the last); null if the header is missing or does not fit the type.
 
     Args:
         col: A column of headers.
-        type: Spark's type of it, as `int`.
-        shape: The column's shape: `variant` and `map` are read by Spark's own expressions; `other` is an array, our
-            own or Kafka's, or binary, read by an Arrow function.
+        type: Spark type of the value, for example `int`.
+        shape: The column's shape. `variant` and `map` are read by Spark's own expressions; `other` is an array (of the source or
+            of Kafka) or binary, and is read by an Arrow function.
     """
     from pyspark.sql import functions as sf
 
@@ -69,8 +69,8 @@ def headers_decode(col: Column | str, shape: HeaderShape = "variant") -> Column:
     """Return headers in another shape.
 
     Args:
-        col: Kafka's header array, an array of ours, or binary.
-        shape: `variant`, `array`, `map` or `binary`; except for `array` and `binary`, the last value of a repeated key.
+        col: Kafka's header array, or headers of the shape `array` or `binary`.
+        shape: `variant`, `array`, `map` or `binary`; `variant` and `map` keep only the last value of a repeated key.
 
     Raises:
         InvalidOptionError: the shape is unknown.
@@ -78,7 +78,7 @@ def headers_decode(col: Column | str, shape: HeaderShape = "variant") -> Column:
     from pyspark.sql import functions as sf
 
     if shape not in ("variant", "array", "map", "binary"):
-        raise InvalidOptionError(f"{shape!r} is not a shape of headers", advice="Use variant, array, map or binary")
+        raise InvalidOptionError(f"the shape must be variant, array, map or binary, not {shape!r}")
     rows = RowShape(("headers",), shape)
     column = sf.col(col) if isinstance(col, str) else col
     return arrow_function(_decoding(rows), spark_schema(rows))(column)["headers"]
@@ -94,22 +94,22 @@ def headers_encode(col: Column | str) -> Column:
 
 
 def message_decode(col: Column | str, dialect: str) -> Column:
-    """Return the messages that bytes hold, as an array of structs with the columns of the source; explode() makes rows of it.
+    """Return the messages in a BINARY column as an array of structs with the source's columns; explode() turns it into rows.
 
     Args:
-        col: BINARY; null gives null.
+        col: BINARY; the result for null is null.
         dialect: The messages' dialect: `binary` (sent or stored), `binary-first`, `json`, `kip82`, `replicate`.
 
     Raises:
         InvalidOptionError: the dialect is unknown.
     """
     if dialect not in _READABLE:
-        raise InvalidOptionError(f"{dialect!r} is not a dialect of a column", advice=f"Use {', '.join(_READABLE)}")
+        raise InvalidOptionError(f"the dialect must be one of {', '.join(_READABLE)}, not {dialect!r}")
     return arrow_function(_messages_of(dialect), _MESSAGES)(col)
 
 
 def payload_checksum(col: Column | str) -> Column:
-    """Return the CRC-32 of a payload, as a message carries it; that of a null payload is 0.
+    """Return the CRC-32 of a payload, the checksum of a message; 0 for a null payload.
 
     Args:
         col: BINARY.
@@ -124,7 +124,7 @@ def register_functions(spark: SparkSession) -> None:
     """Register the SQL functions headers_decode, headers_encode and message_decode_<dialect> in a session.
 
     Args:
-        spark: The session, also one of Spark Connect.
+        spark: A classic session or one of Spark Connect.
     """
     from pyspark.sql import types
 
@@ -154,7 +154,7 @@ def _decoding(shape: RowShape) -> Callable[[pa.Array], pa.Array]:
         if pa.types.is_binary(headers.type) or pa.types.is_large_binary(headers.type):
             return decoder.columns_of(len(headers), varied(headers))
         raise InvalidOptionError(
-            f"headers of type {headers.type} are not read by this function", advice="It reads arrays and binary; see header()"
+            f"this function cannot read headers of type {headers.type}", advice="Pass arrays or binary; see header()"
         )
 
     return decode

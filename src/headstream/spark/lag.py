@@ -1,14 +1,14 @@
-"""LagListener: the lag of streaming queries, per partition, and the rows that they write, for monitoring.
+"""LagListener: monitors the lag of streaming queries per partition, and the rows that the queries write.
 
     lag = LagListener(lambda lags: print(max(each.lag for each in lags)))
     spark.streams.addListener(lag)
     ...
-    lag.metrics_text()                            OpenMetrics, as Prometheus scrapes it
-    prometheus_client.REGISTRY.register(lag)      the same, with the other metrics of the process
+    lag.metrics_text()                            OpenMetrics text for Prometheus
+    prometheus_client.REGISTRY.register(lag)      with the other metrics of the process
 
 Spark reports the end of a source (latestOffset) and the end of a batch (endOffset) with every progress; the
-difference is the lag. It works for this source, and for Spark's own Kafka source, whose offsets have the same form. It reports
-the rows that a batch has written too, for data sources in Python, of which this sink is one.
+difference is the lag. The lag is reported for the headstream source and for Spark's own Kafka source, whose offsets have the same
+form. The rows that a batch has written are reported for sinks in Python, such as the headstream sink.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from headstream.metrics.families import MOST_SERIES, limit_series, write_openmet
 from headstream.spark.source.offsets import TopicPartition, read_positions
 
 _SINK: Final = "PythonTable"
-"""In the description of each sink that is written in Python."""
+"""Part of the description of each sink that is written in Python."""
 
 _OF_PARTITION: Final = ("query", "topic", "partition")
 
@@ -42,7 +42,7 @@ class PartitionLag:
     """The lag of a query in one partition.
 
     Args:
-        query: The query's name, or its id without a name.
+        query: The query's name, or its id if it has no name.
         topic: The topic, `stream/topic`.
         offset: The next offset that the query reads.
     """
@@ -74,7 +74,7 @@ def read_lags(progress: Mapping[str, Any]) -> list[PartitionLag]:
     """Return the lag of each partition of a query, from one of its progress reports.
 
     Args:
-        progress: A StreamingQueryProgress as JSON's values; sources without such offsets are skipped.
+        progress: A StreamingQueryProgress as parsed JSON; sources without offsets per partition are skipped.
     """
     query = str(progress.get("name") or progress["id"])
     return [
@@ -90,7 +90,7 @@ class LagListener(StreamingQueryListener):
     """Records the lag of every streaming query of a session; pass it to spark.streams.addListener().
 
     Args:
-        on_lag: Called with the lags of a query after each of its batches, on a thread of Spark's; or None.
+        on_lag: Called after each batch of a query with its lags, on a Spark thread; or None.
     """
 
     def __init__(self, on_lag: Callable[[Sequence[PartitionLag]], None] | None = None) -> None:
@@ -100,18 +100,18 @@ class LagListener(StreamingQueryListener):
 
     @property
     def lags(self) -> list[PartitionLag]:
-        """The lag of every partition that running queries read, as of their last progress."""
+        """The lag of every partition that running queries read, at their last progress report."""
         with self._lock:
             return [lag for query in self._queries.values() for lag in query.lags]
 
     def collect(self) -> list[Metric]:
-        """Return the metrics, as prometheus_client asks for them: `prometheus_client.REGISTRY.register(lag)`."""
+        """Return the metrics for prometheus_client: `prometheus_client.REGISTRY.register(lag)`."""
         with self._lock:
             queries = list(self._queries.values())
             return [*_gauges(queries), *_counters(queries)]
 
     def metrics_text(self) -> str:
-        """Return the metrics as OpenMetrics text, to be served as `application/openmetrics-text; version=1.0.0`."""
+        """Return the metrics as OpenMetrics text, with the content type `application/openmetrics-text; version=1.0.0`."""
         return write_openmetrics(self.collect())
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
@@ -145,14 +145,14 @@ class LagListener(StreamingQueryListener):
 
 
 def _written_rows(sink: Any) -> int:
-    """Return the rows that a batch has written to a data source in Python; 0 for sinks that report otherwise."""
+    """Return the number of rows that a batch has written to a sink in Python; 0 for other sinks."""
     if not isinstance(sink, Mapping) or _SINK not in str(sink.get("description")):
         return 0
     return max(0, int(sink.get("numOutputRows") or 0))  # -1: not known
 
 
 def _positions(offset: Any) -> dict[TopicPartition, int]:
-    """Return the offsets in a source's JSON for each partition; empty if it has another form."""
+    """Return the offset of each partition in a source's JSON; empty if the JSON has another form."""
     if not isinstance(offset, Mapping):
         return {}
     try:
@@ -167,9 +167,9 @@ def _gauges(queries: Sequence[_Query]) -> Iterator[Metric]:
     for labels, value in limit_series([(_labels_of(each), each.lag) for each in lags], ("others", "", "")):
         behind.add_metric(labels, value)
     yield behind
-    read = GaugeMetricFamily("headstream_source_offset", "The next offset that a query reads.", labels=_OF_PARTITION)
+    read = GaugeMetricFamily("headstream_source_offset", "Next offset that a query will read.", labels=_OF_PARTITION)
     ends = GaugeMetricFamily(
-        "headstream_source_end_offset", "The offset after the newest message of a partition.", labels=_OF_PARTITION
+        "headstream_source_end_offset", "Offset after the newest message of a partition.", labels=_OF_PARTITION
     )
     for each in lags[:MOST_SERIES]:
         read.add_metric(_labels_of(each), each.offset)
@@ -187,8 +187,7 @@ def _counters(queries: Sequence[_Query]) -> Iterator[Metric]:
         ("source_rows", "Rows that a query has read.", {query.name: query.rows for query in queries}),
         (
             "source_offsets",
-            "Offsets that a query has passed; more than rows where messages were compacted away, skipped as damaged or in other "
-            "states.",
+            "Offsets that a query has passed; more than the rows if messages were compacted, damaged or in other states.",
             {query.name: query.offsets for query in queries},
         ),
     ):

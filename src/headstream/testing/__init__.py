@@ -1,9 +1,9 @@
 """Tools for users' own tests.
 
-A simulated source database (see `source_database`): seeded history, its Replicate messages, disordered delivery, and the true
-final state to compare with. A real Kafka broker, started from its jars (`kafka_broker`), or several (`kafka_cluster`), a real
-PostgreSQL server (`postgresql`), a real Debezium (`debezium_engine`), and a real Headstream server on free ports (`server`), also
-as pytest fixtures (`fixtures`).
+A simulated source database (`source_database`) generates a history from a seed, its Replicate messages in any order of delivery,
+and the true final state for comparison. Real servers, also available as pytest fixtures (`fixtures`): a Kafka broker
+(`kafka_broker`) or cluster (`kafka_cluster`), PostgreSQL (`postgresql`), Debezium (`debezium_engine`), and a Headstream server on
+free ports (`server`).
 """
 
 from __future__ import annotations

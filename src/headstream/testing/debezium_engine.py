@@ -1,4 +1,4 @@
-"""A real Debezium for tests: its embedded engine in a JVM, from a PostgreSQL to a listener for Kafka's clients.
+"""A real Debezium for tests: the embedded engine in a JVM, which reads from PostgreSQL and writes to a Kafka listener.
 
     from headstream.testing import DebeziumEngine, LocalServer, PostgresServer
 
@@ -10,7 +10,7 @@
         source.execute("CREATE TABLE orders (number int PRIMARY KEY, note text)")   # its topic is shop/public.orders
         engine.flush()                                                              # everything committed so far is sent
 
-It needs Java 17 and the jars of Debezium, which its first start downloads. It captures the tables of the schema `public`.
+The engine requires Java 17. The first start downloads Debezium's jars. The engine captures the tables of the schema `public`.
 """
 
 from __future__ import annotations
@@ -76,30 +76,30 @@ class CapturedDatabase(Protocol):
 
     @property
     def user(self) -> str:
-        """Name of a user with the right to replicate."""
+        """Name of a user with the privilege REPLICATION."""
 
     @property
     def password(self) -> str:
-        """Password of that user."""
+        """Password of the user."""
 
     @property
     def port(self) -> int:
-        """Port of the loopback address."""
+        """The server's port on the loopback interface."""
 
     def execute(self, sql: str) -> str:
-        """Run statements and return their output, a line per row."""
+        """Run statements and return their output, one line per row."""
 
 
 class DebeziumEngine(TemporaryServer):
-    """The engine of one connector, running from start() to stop() or within a `with` statement.
+    """The engine of one connector. It runs from start() to stop(), or within a `with` statement.
 
-    After kill(), start() continues after the stored offsets. Topics begin with `shop`; create them in a Headstream
-    with `limits="wide"` before a table has a change.
+    After kill(), start() continues after the stored offsets. Topic names begin with `shop`. In a Headstream log, create the
+    topics with `limits="wide"` before the first change of a table.
 
     Args:
         source: A running database with `wal_level` logical.
-        kafka: Host and port of Headstream's listener, at which it logs in as the root user with the default password.
-        settings: More settings of the connector; settings of the producer begin with `producer.`.
+        kafka: Host and port of Headstream's Kafka listener; the engine logs in as the root user with the default password.
+        settings: Additional settings of the connector; names of producer settings begin with `producer.`.
         start_seconds: Timeout of a start and of flush(), seconds.
     """
 
@@ -126,12 +126,14 @@ class DebeziumEngine(TemporaryServer):
         }
 
     def flush(self) -> None:
-        """Return when everything that the source has committed is sent; a row of the table `headstream_marks` shows it.
+        """Wait until everything that the source has committed is sent.
 
-        An engine that has ended, for example without its listener, is restarted.
+        This method inserts rows into the table `headstream_marks`, and waits until the engine has sent one of them. If the engine
+        has ended, for example because the listener was unavailable, it is restarted.
 
         Raises:
-            EnvironmentSetupError: it is not sent in time, or the engine ends repeatedly; the text has the end of its log.
+            EnvironmentSetupError: the changes are not sent within the timeout, or the engine ends repeatedly; the message
+                contains the end of the engine's log.
         """
         marks = self._home() / _MARKS
         first = int(self._source.execute(self._mark))
@@ -151,15 +153,15 @@ class DebeziumEngine(TemporaryServer):
 
     @property
     def has_snapshot(self) -> bool:
-        """Whether its offsets include a complete snapshot, after which it continues; ClosedError: it was not started."""
+        """Whether the stored offsets include a complete snapshot; ClosedError if the engine was not started."""
         offsets = self._home() / _OFFSETS
         stored = offsets.read_bytes() if offsets.exists() else b""
         return b'"lsn' in stored and (b'"snapshot' not in stored or b'"snapshot_completed":true' in stored)
 
     def forget(self) -> None:
-        """Kill it, and remove its offsets and its replication slot: the next start() takes a snapshot.
+        """Kill the engine, and remove its offsets and its replication slot, so that the next start() takes a snapshot.
 
-        A snapshot beside an old slot has some changes twice: as rows, and as insertions behind it.
+        If the old slot remained, changes since the slot's position would be sent twice: in the snapshot, and as inserts after it.
         """
         self.kill()
         (self._home() / _OFFSETS).unlink(missing_ok=True)
@@ -203,6 +205,6 @@ def _compiled(jars: Sequence[Path]) -> Path:
 
 
 def _sent_marks(path: Path) -> list[int]:
-    """Return the numbers of the marks before which everything has been sent."""
+    """Return the numbers of the rows of `headstream_marks` that have been sent."""
     text = path.read_text() if path.exists() else ""
     return [int(number) for number in re.findall(r'"number":(\d+)\}\}?$', text, re.MULTILINE)]

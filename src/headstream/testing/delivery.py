@@ -1,7 +1,7 @@
-"""Simulated deliveries of a source's messages: reordered, repeated, delayed, split into batches.
+"""Simulated deliveries of a source's messages: reordered, repeated, delayed or split into batches.
 
-All are pure functions of messages and a seed. Each works on any sequence; only `delay` reads the
-messages. They combine: `split(repeat(shuffle(messages, seed=1), seed=2, fraction=0.1), 7, seed=3)`.
+All are pure functions of messages and a seed, and accept any sequence; only `delay` reads the messages. The functions can be
+combined: `split(repeat(shuffle(messages, seed=1), seed=2, fraction=0.1), 7, seed=3)`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def shuffle(messages: Iterable[_Item], *, seed: int, window: int | None = None) 
     """Return the messages in random order.
 
     Args:
-        seed: The same seed gives the same order.
-        window: Maximum distance of two messages that can change places, from 0; None: any order.
+        seed: The same seed produces the same order.
+        window: Maximum distance between two messages that can be swapped, from 0; None for any order.
 
     Raises:
         InvalidInputError: the window is negative.
@@ -32,14 +32,14 @@ def shuffle(messages: Iterable[_Item], *, seed: int, window: int | None = None) 
         random.shuffle(items)
         return items
     if window < 0:
-        raise InvalidInputError(f"the window is {window} messages", advice="Use 0 or more, or None for any order")
+        raise InvalidInputError(f"window must be at least 0, or None for any order, not {window}")
     # Two messages change places only if their random shifts differ by more than their distance.
     places = [place + random.random() * (window + 1) for place in range(len(items))]
     return [items[place] for place in sorted(range(len(items)), key=places.__getitem__)]
 
 
 def repeat(messages: Iterable[_Item], *, seed: int, fraction: float = 0.1) -> list[_Item]:
-    """Return the messages in order, with some repeated at a random later place.
+    """Return the messages in order, with some messages repeated at random later positions.
 
     Args:
         seed: The same seed repeats the same messages.
@@ -49,7 +49,7 @@ def repeat(messages: Iterable[_Item], *, seed: int, fraction: float = 0.1) -> li
         InvalidInputError: the fraction is out of range.
     """
     if not 0 <= fraction <= 1:
-        raise InvalidInputError(f"a fraction of {fraction}", advice="Use 0 to 1")
+        raise InvalidInputError(f"fraction must be 0 to 1, not {fraction}")
     items, random = list(messages), Random(seed)
     placed: list[tuple[float, _Item]] = []
     for place, item in enumerate(items):
@@ -61,17 +61,17 @@ def repeat(messages: Iterable[_Item], *, seed: int, fraction: float = 0.1) -> li
 
 
 def split(messages: Iterable[_Item], count: int, *, seed: int | None = None) -> list[list[_Item]]:
-    """Return the messages in batches, in order.
+    """Split the messages into batches, in order.
 
     Args:
         count: Number of batches, from 1; some can be empty.
-        seed: Seed of random cuts; None: batches whose sizes differ by at most one.
+        seed: Seed of random batch sizes; None for batches whose sizes differ by at most one.
 
     Raises:
         InvalidInputError: the count is below 1.
     """
     if count < 1:
-        raise InvalidInputError(f"{count} batches", advice="Use 1 or more")
+        raise InvalidInputError(f"count must be at least 1, not {count}")
     items = list(messages)
     if seed is None:
         cuts = [len(items) * number // count for number in range(count + 1)]
@@ -84,18 +84,18 @@ def split(messages: Iterable[_Item], count: int, *, seed: int | None = None) -> 
 def delay(
     messages: Iterable[SourceMessage], table: str, *, by: int | None = None, role: Literal["data", "metadata"] | None = None
 ) -> list[SourceMessage]:
-    """Return the messages, with one table's messages delayed.
+    """Return the messages in an order in which one table's messages are delayed.
 
     Args:
         table: `schema.table`.
-        by: Number of other messages by which each is delayed, from 0; None: to the end.
-        role: Delay only the table's data, or only its metadata; None: both.
+        by: Number of other messages by which each of the table's messages is delayed, from 0; None delays them to the end.
+        role: Delay only the table's `data` or only its `metadata`; None delays both.
 
     Raises:
         InvalidInputError: the count is negative.
     """
     if by is not None and by < 0:
-        raise InvalidInputError(f"the delay is {by} messages", advice="Use 0 or more, or None for the end")
+        raise InvalidInputError(f"by must be at least 0, or None for the end, not {by}")
     items = list(messages)
     distance = len(items) if by is None else by
     held = [message.table == table and role in (None, message.role) for message in items]

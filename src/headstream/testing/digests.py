@@ -1,8 +1,8 @@
-"""A digest of a table that does not depend on its reader: the simulator, Arrow, Delta or Spark.
+"""A digest of a table that is the same whether the simulator, Arrow, Delta or Spark reads the table.
 
 Two tables have the same digest if they have the same rows with the same column names and values, in any order of rows and
-columns. A row is encoded as its columns in the order of their names, each as JSON text of the name, `:`
-and the value; rows are sorted and hashed with SHA-256, each followed by a line feed.
+columns. A row is encoded as its columns in the order of their names; a column is the JSON text of the name, `:` and the value.
+The rows are sorted, and hashed with SHA-256 with a line feed after each row.
 
     value                        encoding                                     so that
     None                         -
@@ -15,7 +15,7 @@ and the value; rows are sorted and hashed with SHA-256, each followed by a line 
     date                         d and YYYY-MM-DD
     datetime                     t and UTC to the microsecond                 without a time zone it is UTC
 
-Columns whose names begin with `_hs_` are internal and left out.
+Columns whose names begin with `_hs_` are internal and are not part of the digest.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def digest_rows(rows: Iterable[Mapping[str, Any]], key_columns: Sequence[str]) -
         64 hexadecimal digits.
 
     Raises:
-        InvalidInputError: a row lacks its key, two rows have one key, or a value has an unsupported type.
+        InvalidInputError: a key column is null or missing, two rows have the same key, or a value has an unsupported type.
     """
     spelled: dict[str, str] = {}
     names: dict[str, str] = {}
@@ -63,7 +63,7 @@ def digest_rows(rows: Iterable[Mapping[str, Any]], key_columns: Sequence[str]) -
             raise InvalidInputError(
                 f"two rows have the key {key}",
                 where=", ".join(key_columns),
-                advice="A table has one row per key: check why there are two",
+                advice="A table must have one row per key: find the cause of the duplicate",
             )
         spelled[key] = ",".join(parts)
     digest = hashlib.sha256()
@@ -74,7 +74,7 @@ def digest_rows(rows: Iterable[Mapping[str, Any]], key_columns: Sequence[str]) -
 
 
 def canonical_value(value: object) -> str:
-    """Return the canonical encoding of a value, as in the module's docstring; InvalidInputError for an unsupported type."""
+    """Return the canonical encoding of a value (see the module's docstring); InvalidInputError for an unsupported type."""
     format_value = _SPELLINGS.get(type(value))
     if format_value is None:  # a subclass, such as pandas' Timestamp
         for kind in (datetime, date, time, bool, int, float, Decimal, str):

@@ -1,4 +1,4 @@
-"""The fixtures of `pytest_headstream` for a conftest.py that names this module, as version 0.1 required."""
+"""The fixtures of `pytest_headstream`, for a conftest.py that imports this module, as version 0.1 required."""
 
 from __future__ import annotations
 

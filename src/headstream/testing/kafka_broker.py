@@ -1,4 +1,4 @@
-"""A real Kafka broker for tests: one node (KRaft), started from its jars in about three seconds.
+"""A real Kafka broker for tests: a single node (KRaft) that starts in about three seconds.
 
     from headstream.testing import KafkaBroker
 
@@ -7,11 +7,11 @@
         broker.url                  # kafka://127.0.0.1:43121, for Headstream
         broker.bootstrap_servers    # 127.0.0.1:43121, for other clients
 
-In pytest, a test takes the fixture `kafka_broker`.
+In pytest, use the fixture `kafka_broker`.
 
-It needs Java 17 and the jars, which `headstream jars --broker` downloads in advance, or else the first start. It
-listens on the loopback address only. Its data folder is temporary; the broker ends with the process that
-started it, even if that is killed (process_guard).
+The broker requires Java 17. The first start downloads the jars, unless `headstream jars --broker` has downloaded them. The broker
+listens only on the loopback interface, and its data directory is temporary. It is stopped when the process that started it exits
+or is killed (process_guard).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ appender.stderr.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex{short}
 
 
 class KafkaBroker(TemporaryServer):
-    """A Kafka broker of one node, running from start() to stop() or within a `with` statement.
+    """A Kafka broker of one node. It runs from start() to stop(), or within a `with` statement.
 
     Args:
-        properties: Broker settings that override the defaults here, as {"message.max.bytes": "10485760"}.
-        partitions: Partitions of automatically created topics.
+        properties: Broker settings that override the test defaults, such as {"message.max.bytes": "10485760"}.
+        partitions: Partition count of automatically created topics.
         heap_mb: Maximum Java heap, MiB.
         start_seconds: Timeout of a start, seconds.
     """
@@ -75,40 +75,40 @@ class KafkaBroker(TemporaryServer):
         return f"kafka://{self.bootstrap_servers}"
 
     def restart(self) -> None:
-        """Kill it and start it again with the same data on the same port, to simulate a broker's crash.
+        """Kill the broker and start it with the same data on the same port, to simulate a crash.
 
         Raises:
-            EnvironmentSetupError: it did not start again; the text contains the end of its log.
+            EnvironmentSetupError: the broker did not start; the message contains the end of its log.
         """
         self.kill()
         self.start()
 
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic, and return when it is usable.
+        """Create a topic, and wait until it is usable.
 
         Args:
-            config: The broker's settings, as {"cleanup.policy": "compact"}.
+            config: Settings of the topic, such as {"cleanup.policy": "compact"}.
 
         Raises:
-            AlreadyExistsError: it exists.
-            InvalidInputError: the broker rejects it; the text has the reason.
+            AlreadyExistsError: the topic exists already.
+            InvalidInputError: the broker rejects the request; the message contains the reason.
             ClosedError: the broker is not running.
         """
         kafka_requests.create_topic(self._address(), topic, partitions, config or {})
         self._wait_for_partitions(topic, partitions)
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        """Add partitions to a topic, and return when they are usable.
+        """Add partitions to a topic, and wait until they are usable.
 
         Raises:
-            InvalidInputError: the broker rejects it; the text has the reason.
+            InvalidInputError: the broker rejects the request; the message contains the reason.
             ClosedError: the broker is not running.
         """
         kafka_requests.add_partitions(self._address(), topic, partitions)
         self._wait_for_partitions(topic, partitions)
 
     def count_partitions(self, topic: str) -> int:
-        """Return the number of a topic's partitions; 0 if it does not exist."""
+        """Return a topic's partition count; 0 if the topic does not exist."""
         return kafka_requests.count_partitions(self._address(), topic)
 
     def _port(self) -> int:
@@ -119,7 +119,7 @@ class KafkaBroker(TemporaryServer):
         return HOST, self._port()
 
     def _prepare(self, directory: Path) -> None:
-        """Write the settings, and format the data folder."""
+        """Write the settings, and format the data directory."""
         self._ports = broker, controller = self._given_ports or find_free_ports()
         settings = {
             "process.roles": "broker,controller",

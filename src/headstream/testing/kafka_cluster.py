@@ -1,10 +1,10 @@
-"""A Kafka cluster for tests: several real brokers (KRaft), each a controller too, of which some can be killed.
+"""A Kafka cluster for tests: several real brokers (KRaft), which are also controllers; a minority can be killed.
 
     with KafkaCluster() as cluster:
         cluster.url                     # kafka://127.0.0.1:43121,127.0.0.1:43125,127.0.0.1:43129
-        cluster.brokers[0].kill()       # with node.id 1; start() brings it back with its data
+        cluster.brokers[0].kill()       # the broker with node.id 1; its start() continues with its data
 
-Topics have a replica on each broker, and two of three acknowledge a write. Requirements are as for KafkaBroker.
+Topics have a replica on each broker, and a write requires two in-sync replicas. Requirements are as for KafkaBroker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEAP_MB: Final = 256
 
 
 class _Node(KafkaBroker):
-    """One broker of a cluster; `ports`: the client and controller ports of all nodes, in order of their numbers."""
+    """One broker of a cluster; `ports` are the client and controller ports of all nodes, in order of node number."""
 
     def __init__(self, number: int, cluster: str, ports: list[tuple[int, int]], start_seconds: float) -> None:
         count = str(len(ports))
@@ -45,7 +45,7 @@ class _Node(KafkaBroker):
 
 
 class KafkaCluster:
-    """Brokers of one cluster, running within a `with` statement.
+    """The brokers of one cluster, running within a `with` statement.
 
     Args:
         count: Number of brokers, 3 or more.
@@ -70,7 +70,7 @@ class KafkaCluster:
         return f"kafka://{self.bootstrap_servers}"
 
     def start(self) -> Self:
-        """Start all brokers at once: a majority elects the controller. EnvironmentSetupError has the end of a failed log."""
+        """Start all brokers concurrently, since a majority elects the controller; EnvironmentSetupError if this fails."""
         try:
             with ThreadPoolExecutor(len(self.brokers)) as pool:
                 list(pool.map(lambda broker: broker.start(), self.brokers))

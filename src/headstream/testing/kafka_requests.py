@@ -1,4 +1,4 @@
-"""The three requests that a test broker needs, so that no Kafka client has to be installed.
+"""The three Kafka requests that tests need, so that no Kafka client has to be installed.
 
 request    size i32 | api_key i16 | version i16 | correlation i32 | client_id STRING | body        big-endian
 response   size i32 | correlation i32 | body
@@ -60,7 +60,7 @@ def count_brokers(address: tuple[str, int]) -> int:
 
 
 def count_partitions(address: tuple[str, int], topic: str) -> int:
-    """Return the number of usable partitions of a topic; 0 if it does not exist. OSError if no broker answers."""
+    """Return the number of usable partitions of a topic; 0 if the topic does not exist; OSError if no broker answers."""
     answer, _ = _request_metadata(address, [topic])
     ready = 0
     for _ in range(answer.pull("i")):
@@ -77,11 +77,11 @@ def count_partitions(address: tuple[str, int], topic: str) -> int:
 
 
 def create_topic(address: tuple[str, int], topic: str, partitions: int, config: Mapping[str, str]) -> None:
-    """Create a topic with one replica and settings under Kafka's names. OSError if no broker answers.
+    """Create a topic with one replica and with settings of Kafka; OSError if no broker answers.
 
     Raises:
-        AlreadyExistsError: it exists.
-        InvalidInputError: the broker rejects it; the text has the reason.
+        AlreadyExistsError: the topic exists already.
+        InvalidInputError: the broker rejects the request; the message contains the reason.
     """
     settings = b"".join(_text(name) + _text(value) for name, value in config.items())
     body = struct.pack(">i", 1) + _text(topic) + struct.pack(">ihi", partitions, 1, 0) + struct.pack(">i", len(config)) + settings
@@ -89,7 +89,7 @@ def create_topic(address: tuple[str, int], topic: str, partitions: int, config: 
 
 
 def add_partitions(address: tuple[str, int], topic: str, partitions: int) -> None:
-    """Add partitions up to a new number; InvalidInputError has the reason of a rejection, OSError if no broker answers."""
+    """Increase a topic's partition count; InvalidInputError if the broker rejects this, OSError if no broker answers."""
     body = struct.pack(">i", 1) + _text(topic) + struct.pack(">iiib", partitions, -1, _TIMEOUT_MS, 0)
     _check_result(_request(address, _CREATE_PARTITIONS, body), topic)
 
@@ -102,11 +102,11 @@ def _check_result(answer: _Response, topic: str) -> None:
     if error == _TOPIC_EXISTS:
         raise AlreadyExistsError(f"the topic {topic!r} already exists", advice="Use another name")
     if error:
-        raise InvalidInputError(f"the broker rejects the topic {topic!r}: {message or f'error {error}'}")
+        raise InvalidInputError(f"the broker rejected the topic {topic!r}: {message or f'error {error}'}")
 
 
 def _request_metadata(address: tuple[str, int], topics: list[str]) -> tuple[_Response, int]:
-    """Return the response from its topics on, and the number of brokers."""
+    """Return the response, positioned at its topics, and the number of brokers."""
     body = struct.pack(">i", len(topics)) + b"".join(map(_text, topics)) + b"\x00"
     answer = _request(address, _METADATA, body)
     answer.pull("i")
@@ -129,7 +129,7 @@ def _request(address: tuple[str, int], api: tuple[int, int], body: bytes) -> _Re
             data = stream.read(4)
             data = stream.read(struct.unpack(">i", data)[0]) if len(data) == 4 else b""
     if len(data) < 4:
-        raise EnvironmentSetupError("the broker closed the connection without an answer", where=f"{address[0]}:{address[1]}")
+        raise EnvironmentSetupError("the broker closed the connection without a response", where=f"{address[0]}:{address[1]}")
     return _Response(data[4:])
 
 

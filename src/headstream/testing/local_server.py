@@ -1,4 +1,4 @@
-"""A real server for tests, in this process: real sockets on free ports, with its log in memory or in a directory."""
+"""A real server for tests, in this process: sockets on free ports, and a log in memory or in a directory."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _CHEAP_ROUNDS: Final = 4
 
 
 class LocalServer:
-    """A server in a thread of this process; use it in a `with` statement, or start() and stop() it.
+    """A server in a thread of this process. It runs from start() to stop(), or within a `with` statement.
 
     Args:
-        directory: The log's directory; None for a log in memory, which a restart loses.
+        directory: The log's directory; None for a log in memory, which is lost at a restart.
         segment_bytes: Size at which a partition begins a new file.
-        tls: The certificate of TCP and HTTP; None for no encryption.
-        quic: Whether it serves QUIC too, which needs headstream[quic].
-        kafka: Whether it serves Kafka's clients too.
+        tls: The certificate for TCP and HTTP; None disables encryption.
+        quic: Whether the server also listens for QUIC; requires headstream[quic].
+        kafka: Whether the server also listens for Kafka clients.
     """
 
     def __init__(
@@ -55,42 +55,42 @@ class LocalServer:
 
     @property
     def url(self) -> str:
-        """The URL to connect to as the root user over TCP."""
+        """The URL for connecting as the root user over TCP."""
         query = "" if self._tls is None else "?tls=true"
         return f"headstream://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{_HOST}:{self._tcp_port}{query}"
 
     @property
     def http_url(self) -> str:
-        """The same over HTTP."""
+        """The URL for connecting as the root user over HTTP."""
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{_HOST}:{self._http_port}"
 
     @property
     def quic_url(self) -> str:
-        """The same over QUIC; the server's self-signed certificate is not verified."""
+        """The URL for connecting as the root user over QUIC; the server's self-signed certificate is not verified."""
         return f"quic://{DEFAULT_USERNAME}:{DEFAULT_PASSWORD}@{_HOST}:{self._quic_port}?tls_verify=false"
 
     @property
     def tcp_address(self) -> tuple[str, int]:
-        """Host and port of TCP."""
+        """Host and port of the TCP listener."""
         return _HOST, self._tcp_port
 
     @property
     def http_address(self) -> tuple[str, int]:
-        """Host and port of HTTP."""
+        """Host and port of the HTTP listener."""
         return _HOST, self._http_port
 
     @property
     def kafka_address(self) -> tuple[str, int]:
-        """Host and port of the listener for Kafka's clients, who log in by SASL/PLAIN."""
+        """Host and port of the Kafka listener; clients log in with SASL/PLAIN."""
         return _HOST, self._kafka_port
 
     def start(self) -> LocalServer:
-        """Start it, on its previous ports after stop(); it is ready when this returns.
+        """Start the server and return when it is ready. After stop(), it uses its previous ports again.
 
         Raises:
             MissingExtraError: the libraries of `headstream[server]` are not installed.
-            HeadstreamError: it cannot start.
+            HeadstreamError: the server cannot start.
         """
         ready = threading.Event()
         self._error = None
@@ -137,7 +137,7 @@ class LocalServer:
             await self._stopping.wait()
 
     def stop(self) -> None:
-        """Stop it: received requests are answered, then connections close; idempotent. HeadstreamError: data is not synced."""
+        """Answer the received requests, close the connections and stop; idempotent. HeadstreamError if data cannot be synced."""
         thread, self._thread = self._thread, None
         if thread is None or self._loop is None or self._stopping is None:
             return
@@ -155,6 +155,6 @@ class LocalServer:
 
 @contextmanager
 def server(directory: Path | None = None) -> Iterator[LocalServer]:
-    """Yield a running server on free ports while the body runs; its log is in the directory, or in memory if None."""
+    """Run a server on free ports during the body of a `with` statement; `directory` None keeps its log in memory."""
     with LocalServer(directory) as running:
         yield running

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for tests: its own cluster in a temporary directory, started in about two seconds.
+"""A real PostgreSQL server for tests: a separate cluster in a temporary directory, which starts in about two seconds.
 
     from headstream.testing import PostgresServer
 
@@ -7,11 +7,11 @@
         source.url                  # postgresql://headstream:...@127.0.0.1:21543/headstream
         source.jdbc_url             # jdbc:postgresql://127.0.0.1:21543/headstream, with .user and .password
 
-In pytest, a test takes the fixture `postgres`.
+In pytest, use the fixture `postgres`.
 
-It needs PostgreSQL's programs (`initdb`, `postgres`, `psql`), which it looks up on PATH and where Debian installs them. It
-listens on the loopback address only, and has no Unix socket. The server ends with the process that started it, even if that
-is killed (process_guard), and leaves neither files nor shared memory.
+The programs `initdb`, `postgres` and `psql` must be on PATH or where Debian installs them. The server listens only on the
+loopback interface, and has no Unix socket. It is stopped when the process that started it exits or is killed (process_guard), and
+leaves neither files nor shared memory.
 """
 
 from __future__ import annotations
@@ -51,13 +51,12 @@ _DEFAULTS: Final = {
 
 
 class PostgresServer(TemporaryServer):
-    """A PostgreSQL server with one database, running from start() to stop() or within a `with` statement.
+    """A PostgreSQL server with one database. It runs from start() to stop(), or within a `with` statement.
 
     Args:
-        directory: Directory in which the server's directory is created, which stop() removes; by default the directory of
-            temporary files. If this process runs as root, the server runs as the user `postgres` or `nobody`, who must be able to
-            reach it.
-        settings: Settings of the server that override the defaults here, as {"wal_level": "logical"}.
+        directory: Parent of the server's directory, which stop() removes; by default the directory of temporary files. If this
+            process runs as root, the server runs as the user `postgres` or `nobody`, which must have access to the directory.
+        settings: Settings of the server that override the test defaults, such as {"wal_level": "logical"}.
         start_seconds: Timeout of a start, seconds.
     """
 
@@ -89,17 +88,17 @@ class PostgresServer(TemporaryServer):
         return f"jdbc:postgresql://{HOST}:{self.port}/{_NAME}"
 
     def execute(self, sql: str) -> str:
-        """Run statements and return their output: a line per row, columns separated by `|`. Each commits, except after BEGIN.
+        """Run statements, each committed unless after BEGIN; return one line per row, with columns separated by `|`.
 
         Raises:
-            InvalidInputError: a statement failed; the text has the server's reason.
+            InvalidInputError: a statement failed; the message contains the server's reason.
             ClosedError: the server was not started.
         """
         self._home()
         return self._run_psql(_NAME, sql)
 
     def _prepare(self, directory: Path) -> None:
-        """Make an empty cluster."""
+        """Create an empty cluster."""
         programs = find_postgresql()
         self._port_number = find_free_ports()[0]
         (directory / "password").write_text(self.password)
@@ -112,8 +111,8 @@ class PostgresServer(TemporaryServer):
         ran = subprocess.run(_as_owner([*command, *options]), capture_output=True, text=True, errors="replace", cwd="/")
         if ran.returncode != 0:
             raise EnvironmentSetupError(
-                f"PostgreSQL's cluster in {directory} could not be created:\n{ran.stdout}{ran.stderr}",
-                advice="Specify a directory that the server's user can reach, or omit it to use the directory of temporary files",
+                f"the PostgreSQL cluster in {directory} could not be created:\n{ran.stdout}{ran.stderr}",
+                advice="Specify a directory that the user of the server can access, or omit the directory to use a temporary one",
             )
         (directory / "password").unlink()
 
@@ -161,26 +160,26 @@ class PostgresServer(TemporaryServer):
         )
         if ran.returncode != 0:
             raise InvalidInputError(
-                f"PostgreSQL rejects the statement: {ran.stderr.strip()}", where=f"{HOST}:{self._port_number}"
+                f"PostgreSQL rejected the statement: {ran.stderr.strip()}", where=f"{HOST}:{self._port_number}"
             )
         return ran.stdout
 
 
 def find_postgresql() -> Path:
-    """Return the directory of PostgreSQL's `initdb` on PATH, or of Debian's newest package; EnvironmentSetupError: none."""
+    """Return the directory of `initdb`, from PATH or Debian's newest package; EnvironmentSetupError if there is none."""
     places = [Path(found).resolve().parent for found in (shutil.which("initdb"),) if found is not None]
     places += sorted(_DEBIAN.glob("*/bin"), key=lambda path: [int(part) for part in re.findall(r"\d+", str(path))], reverse=True)
     for place in places:
         if all((place / program).exists() for program in _PROGRAMS):
             return place
     raise EnvironmentSetupError(
-        f"PostgreSQL's programs ({', '.join(_PROGRAMS)}) are neither on PATH nor in {_DEBIAN}",
-        advice="Install PostgreSQL, on Debian and Ubuntu with `apt-get install postgresql`",
+        f"the programs of PostgreSQL ({', '.join(_PROGRAMS)}) are neither on PATH nor in {_DEBIAN}",
+        advice="Install PostgreSQL (on Debian and Ubuntu: `apt-get install postgresql`)",
     )
 
 
 def _unprivileged_user() -> tuple[int, int] | None:
-    """Return user and group of the server if this process runs as root, which PostgreSQL rejects."""
+    """Return the user and group for the server if this process runs as root, because PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return None
     import pwd
@@ -190,7 +189,7 @@ def _unprivileged_user() -> tuple[int, int] | None:
             user = pwd.getpwnam(name)
             return user.pw_uid, user.pw_gid
     raise EnvironmentSetupError(
-        "PostgreSQL does not run as root, and there is neither a user `postgres` nor `nobody`", advice="Run as another user"
+        "PostgreSQL cannot run as root, and there is no user `postgres` or `nobody`", advice="Run as another user"
     )
 
 

@@ -1,12 +1,12 @@
-"""Runs a program while its parent process is running, and leaves nothing behind.
+"""Runs a program as long as the parent process runs, then removes the program's files.
 
     python process_guard.py [--signal NAME] FOLDER PROGRAM ARGUMENTS...
 
-It ends the program (with the named signal, SIGKILL by default) and removes FOLDER (if any) when its standard input
-is closed, its parent has exited, or it is terminated; so an interrupted or killed test run leaves neither process nor files.
-The word `keep` on its standard input ends the program but retains the folder.
+The guard ends the program (with the named signal, SIGKILL by default) and removes FOLDER (unless the argument is empty) when the
+guard's standard input is closed, its parent has exited, or the guard is terminated. An interrupted or killed test run therefore
+leaves neither processes nor files. If the guard reads the word `keep`, it ends the program but retains the folder.
 
-It is started as a file, in its own session, and imports nothing of Headstream, so that it starts first.
+The guard is run as a script in its own session. It does not import Headstream, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _END_SECONDS: Final = 10
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program and return its exit code; the arguments are described above (an empty FOLDER removes no folder)."""
+    """Run the program and return its exit code; the arguments are as in the module's docstring."""
     ending = signal.SIGKILL
     if arguments[0] == "--signal":
         ending, arguments = signal.Signals[arguments[1]], arguments[2:]
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
 
 
 def end(guard: subprocess.Popen[bytes], word: bytes) -> None:
-    """End a running guard and its program; `keep` retains the folder, an empty word removes it."""
+    """End a running guard and its program; the word `keep` retains the folder, an empty word removes the folder."""
     assert guard.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it has exited
         guard.stdin.write(word)

@@ -3,8 +3,8 @@
 table                form  logical types   primary key                 purpose
 SHOP.customers       avro  on              id                          altered half-way: a column added, INT4 widened to INT8
 SHOP.orders          avro  on              number                      names that need quoting: `order date`, `group`
-SHOP.order_lines     avro  off             order_id, line              decimals and times as text, NUMERIC(38,10)
-SHOP.documents       json  -               code                        large objects, keys that are text of every sort
+SHOP.order_lines     avro  off             order_id, line              decimals and times as strings, NUMERIC(38,10)
+SHOP.documents       json  -               code                        large objects, keys with all kinds of text
 LAB.readings         avro  on              sensor, taken               every type
 LAB.samples          avro  off             id (NUMERIC)                every type
 LAB.devices          json  -               id (UINT8)                  every type

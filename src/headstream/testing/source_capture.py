@@ -1,10 +1,10 @@
-"""A capture of the simulated source, as Replicate makes it: its history as metadata and data messages in source order.
+"""A capture of the simulated source, as Replicate performs it: metadata and data messages in source order.
 
-metadata    each version of a table, before its first data message or, by option, late; the first versions are first
-data        REFRESH: sequence, timestamp, position and transaction are empty texts, masks and counters null
+metadata    one message per version of a table, before its first data message or, by option, later
+data        REFRESH: sequence, timestamp, position and transaction are empty strings, masks and counters are null
             INSERT: data; UPDATE: data and beforeData; DELETE: the row in data or in beforeData
-masks       changeMask has the columns whose value changed, for INSERT all, for DELETE the key; never large objects, so the
-            mask of an update of large objects only equals that of an update without changes.
+masks       changeMask has the changed columns (INSERT: all, DELETE: the key), but never large objects. Therefore the
+            mask of an update of large objects only equals the mask of an update without changes.
             columnMask has the columns in the message
 sequence    commit time to the hundredth of a second (16 digits) and change number (19 digits); rises over the entire capture
 """
@@ -37,8 +37,8 @@ _encode_key: Final = json.JSONEncoder(ensure_ascii=False).encode
 class SourceMessage(NamedTuple):
     """One message of the capture, ready to be sent.
 
-    `role` is the topic it belongs to. `headers` are typed headers for a Headstream message (`table`, `operation`,
-    `version`, `transaction`, `last`): applying the message needs only its value.
+    `role` is the topic to which the message belongs. `headers` are typed headers for a Headstream message (`table`, `operation`,
+    `version`, `transaction`, `last`). The value alone is sufficient to apply the message.
     """
 
     role: Literal["data", "metadata"]
@@ -54,25 +54,26 @@ class CaptureOptions:
     """The form of the captured messages; the defaults are Replicate with full logging at the source.
 
     Args:
-        partial_images: Updates carry their key, the changed columns and some further columns (never an unchanged large
-            object); the rest is null and not in the column mask. A key update still carries the complete row, except
-            with the next option.
-        partial_key_changes: Partial images also for updates that change the key: the row's other columns are only known
-            under its old key.
+        partial_images: Updates carry their key, the changed columns and some further columns (never an unchanged large object).
+            All other columns are null and not in the column mask. A key update still carries the complete row, unless
+            `partial_key_changes` is set.
+        partial_key_changes: Updates that change the key are also partial: the other columns are known only from changes under the
+            old key.
         before_images: Whether all updates carry beforeData; if False, only key updates carry it.
-        deletes_in: The section with the deleted row; the other section is null.
-        deleted_columns: Whether a deleted row has all its columns, or its key only.
-        late_metadata: Table (`schema.table`) to the number of data messages of each of its versions that precede
-            the version's metadata; `end` puts it after everything.
-        metadata_copies: Number of copies of each metadata message, in a row.
+        deletes_in: The section that contains the deleted row, `data` or `beforeData`; the other section is null.
+        deleted_columns: Whether a deleted row has all columns, or only its key.
+        late_metadata: Table (`schema.table`) -> the number of data messages of each version that precede the version's metadata;
+            `end` puts the metadata after all other messages.
+        metadata_copies: Number of consecutive copies of each metadata message.
         metadata_ids: Whether metadata envelopes also have the messageSchemaId.
         mask_order: Byte order of the masks in Avro messages. JSON has only one order.
-        message_keys: The message key of data: the row's primary key as JSON, the table's name, or none.
-        transaction_fields: Whether Avro headers have the transaction's event counter and last-event mark.
-        envelope_headers: The envelope's own headers of data messages.
-        task: The capturing task. Another task has other schema ids for the same tables.
-        refresh_times: Whether messages of the full load have a timestamp, as in some setups; their sequence stays empty.
-        json_envelopes: Whether JSON data messages are in an envelope; without, they do not name their table.
+        message_keys: The key of data messages: the row's primary key as JSON, the table's name, or no key.
+        transaction_fields: Whether Avro headers have the transaction's event counter and last-event flag.
+        envelope_headers: Headers in the envelope of data messages.
+        task: Name of the capturing task. Schema ids of the same tables differ between tasks.
+        refresh_times: Whether messages of the full load have a timestamp, as in some installations; their sequence is always
+            empty.
+        json_envelopes: Whether JSON data messages are in an envelope. Messages without an envelope do not name their table.
     """
 
     partial_images: bool = False
@@ -97,7 +98,7 @@ def table_metadata(table: SourceTable, version: int, *, seed: int, options: Capt
 
     Args:
         version: From 0; Replicate counts tableVersion from 1.
-        seed: The database's: another database has other schema ids.
+        seed: The database's seed; schema ids differ between databases.
     """
     chosen = options or CaptureOptions()
     columns = tuple(
@@ -116,7 +117,7 @@ def table_metadata(table: SourceTable, version: int, *, seed: int, options: Capt
 def capture_history(
     history: SourceHistory, tables: Sequence[SourceTable], options: CaptureOptions, seed: int
 ) -> Iterator[SourceMessage]:
-    """Yield the messages of a history in source order; InvalidOptionError for late metadata of an unknown table or count."""
+    """Yield the messages of a history in source order; InvalidOptionError if `late_metadata` is invalid."""
     names = {table.qualified_name for table in tables}
     for name, late in options.late_metadata.items():
         if name not in names or (late != "end" and late < 0):
@@ -124,7 +125,7 @@ def capture_history(
                 f"late_metadata cannot be {late!r} for {name!r}", advice=f"Use a count or 'end' for one of {sorted(names)}"
             )
     if options.metadata_copies < 1:
-        raise InvalidOptionError("metadata_copies is less than 1", advice="To omit metadata, drop the messages from the capture")
+        raise InvalidOptionError("metadata_copies must be above 0", advice="To omit metadata, drop the messages from the capture")
     return _capture(history, tables, options, seed)
 
 
@@ -153,7 +154,7 @@ def _capture(
 
 
 class _Transaction:
-    """The common fields of one transaction's messages, built once a transaction."""
+    """The common fields of one transaction's messages, built once per transaction."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -172,7 +173,7 @@ class _Transaction:
 
 
 class _CapturedVersion:
-    """One version of a table during capture: the common parts of its messages, and its progress."""
+    """One version of a table during capture: the common parts of its messages, and the capture's progress."""
 
     def __init__(self, table: SourceTable, version: int, options: CaptureOptions, seed: int) -> None:
         self.due = options.late_metadata.get(table.qualified_name, 0)

@@ -1,8 +1,7 @@
 """A simulated source database and its capture: a test oracle for jobs that turn change messages into tables.
 
-It is in memory and generated from a seed, and knows the true final state of every table, because it made
-the changes. Its capture equals the messages that Replicate would send. Pass the messages to your job, in order or not,
-then compare:
+The database is generated in memory from a seed, so the true final state of every table is known. Its capture equals the messages
+that Replicate would send. Pass the messages to your job in any order, then compare:
 
     >>> from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle
     >>> source = SourceDatabase(seed=7, rows=20, transactions=50)
@@ -17,13 +16,13 @@ then compare:
     >>> digest_rows(rows, ["number"]) == source.digest("SHOP", "orders")
     True
 
-A full load has the rows before any change: REFRESH messages have no change sequence and no time, and in any
-order of a key's messages, a change overrides a REFRESH. A job that sorts by change sequence as text does
-that already, since the empty text sorts first.
+A full load contains the rows before any change. REFRESH messages have no change sequence and no time; a change of a key overrides
+its REFRESH, regardless of their order. A job that sorts by change sequence as a string already does this, because the empty
+string sorts first.
 
-A job must not rely on the following: the order of arrival, across tables and within a table; a null in a column outside the
-column mask; a change mask of zero in a table with large objects; the section of a deleted row; that a key
-changes only by delete and insert; that a deleted key stays deleted.
+A job must not rely on the order of arrival (within a table or across tables), a null in a column outside the column mask, a
+change mask of zero in a table with large objects, or the section of a deleted row. Nor may it assume that a key changes only by
+delete and insert, or that a deleted key stays deleted.
 """
 
 from __future__ import annotations
@@ -47,14 +46,15 @@ class SourceDatabase:
     """A source database with a generated history.
 
     Args:
-        seed: The same seed and arguments give the same database, messages included.
-        rows: Rows of each table in the full load, from 0.
-        transactions: Transactions after the load, from 0; an altered table is altered half-way through them.
-        largest_transaction: Maximum changes of one transaction, from 1 (details in source_history).
+        seed: The same seed and arguments produce the same database, including messages.
+        rows: Number of rows per table in the full load, from 0.
+        transactions: Number of transactions after the load, from 0; an altered table is altered half-way through the
+            transactions.
+        largest_transaction: Maximum number of changes per transaction, from 1 (see source_history).
         key_changes: Whether transactions change primary keys.
 
     Raises:
-        InvalidInputError: a number is out of range, or two tables have one name.
+        InvalidInputError: a number is out of range, or two tables have the same name.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class SourceDatabase:
         names = [table.qualified_name for table in tables]
         if rows < 0 or transactions < 0 or largest_transaction < 1:
             raise InvalidInputError(
-                f"a source of {rows} rows per table and {transactions} transactions of up to {largest_transaction} changes",
-                advice="Rows and transactions are 0 or more, the largest transaction 1 or more",
+                f"invalid source: {rows} rows per table and {transactions} transactions of up to {largest_transaction} changes",
+                advice="Use at least 0 rows and transactions, and at least 1 change per transaction",
             )
         if not names or len(set(names)) != len(names):
-            raise InvalidInputError("a source needs tables with unique names", where=", ".join(names))
+            raise InvalidInputError("a source must have tables with unique names", where=", ".join(names))
         self.seed = seed
         self._tables = dict(zip(names, tables, strict=True))
         self._key_changes = key_changes
@@ -97,7 +97,7 @@ class SourceDatabase:
         return self._history.changes
 
     def capture(self, options: CaptureOptions | None = None) -> Iterator[SourceMessage]:
-        """Yield the messages of a capture, in source order; by default as of Replicate with full logging.
+        """Yield the messages of a capture in source order; by default as Replicate sends them with full logging.
 
         Raises:
             InvalidOptionError: the options contradict the database.
@@ -105,11 +105,11 @@ class SourceDatabase:
         return capture_history(self._history, tuple(self._tables.values()), options or CaptureOptions(), self.seed)
 
     def tables(self) -> tuple[TableMetadata, ...]:
-        """Return the metadata of each table's last version, in the order of the tables."""
+        """Return the metadata of each table's last version, in table order."""
         return tuple(self.versions(table.schema, table.name)[-1] for table in self._tables.values())
 
     def versions(self, schema: str, table: str) -> tuple[TableMetadata, ...]:
-        """Return the metadata of all versions of a table, as captured with default options; NotFoundError: no such table."""
+        """Return the metadata of a table's versions, captured with default options; NotFoundError if the table does not exist."""
         found = self._find(schema, table)
         last = self._history.last_versions[found.qualified_name]
         return tuple(table_metadata(found, version, seed=self.seed) for version in range(last + 1))
@@ -117,9 +117,8 @@ class SourceDatabase:
     def final_state(self, schema: str, table: str) -> dict[Key, Row]:
         """Return a table's rows after the last change, by primary key.
 
-        The values are as in pyarrow's `to_pylist` for a table in the types of Replicate's columns: int,
-        float, Decimal (UINT8 too), bool, str, bytes, date, datetime in UTC, None; TIME is text, HH:MM:SS, and .mmm
-        unless the milliseconds are zero.
+        The values have the types that pyarrow's `to_pylist` returns: int, float, Decimal (also for UINT8), bool, str, bytes,
+        date, datetime in UTC, or None. TIME is a string: HH:MM:SS, and .mmm unless the milliseconds are zero.
 
         Raises:
             NotFoundError: the table does not exist.
@@ -128,10 +127,10 @@ class SourceDatabase:
         return {key: _in_table_types(row) for key, row in rows.items()}
 
     def row_versions(self, schema: str, table: str) -> list[RowVersion]:
-        """Return every version of a table's rows in order of their start: the expected content of an SCD type 2 table.
+        """Return every version of a table's rows in order of validity start: the expected content of an SCD type 2 table.
 
-        Rows have the columns of their time; values are as in final_state. A full load's rows are valid from the
-        empty text on; an update without changes opens no version.
+        A row has the columns that its table had at that time; values are as in final_state(). Rows of a full load have the empty
+        string as `valid_from`. An update without changes opens no version.
 
         Raises:
             NotFoundError: the table does not exist.
@@ -141,7 +140,7 @@ class SourceDatabase:
         return [version._replace(row=_in_table_types(version.row)) for version in list_versions(changes, found.key_columns)]
 
     def digest(self, schema: str, table: str) -> str:
-        """Return `digest_rows` of a table's final state; NotFoundError if the table does not exist."""
+        """Return the digest (digest_rows()) of a table's final state; NotFoundError if the table does not exist."""
         return digest_rows(self.final_state(schema, table).values(), self._find(schema, table).key_columns)
 
     def _find(self, schema: str, table: str) -> SourceTable:

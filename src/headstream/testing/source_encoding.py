@@ -1,8 +1,8 @@
-"""Encodes data messages as bytes, with one encoder for each version of a table.
+"""Encodes data messages as bytes, with one encoder per version of a table.
 
-The encoders write exactly the bytes of `headstream.replicate.codec.data_message`, ten times as fast: a
-simulated source makes hundreds of thousands of messages. Written independently of the codec and compared with it in
-tests, they also verify it.
+The encoders write the same bytes as `headstream.replicate.codec.data_message`, ten times as fast, because a simulated source
+generates hundreds of thousands of messages. They are written independently of the codec, so tests that compare both also verify
+the codec.
 
 Avro    atMSG | "DT" | envelope headers | schema id | null | length, then the message:
         data: each column as union(null, type) | beforeData: 0, or 2 and the columns | headers, in the order
@@ -31,7 +31,7 @@ _DOUBLE: Final = struct.Struct("<cd")
 
 
 class ChangeHeaders(NamedTuple):
-    """The headers of one data message; masks are little-endian bytes (or in the source's byte order)."""
+    """The headers of one data message; masks are bytes, little-endian or in the source's byte order."""
 
     operation: str
     change_sequence: str
@@ -45,14 +45,14 @@ class ChangeHeaders(NamedTuple):
 
 
 class MessageEncoder(Protocol):
-    """Both forms of encoder: encode a row once, then put it into messages as data or beforeData."""
+    """The interface of both encoders: a row is encoded once, then put into messages as data or beforeData."""
 
     def encode_row(self, row: Row) -> bytes:
-        """Return a row as a section of a message; missing columns are null."""
+        """Encode a row as a section of a message; missing columns are null."""
         ...
 
     def encode_message(self, data: bytes, before: bytes | None, headers: ChangeHeaders) -> bytes:
-        """Return a complete message in its envelope, from rows that `encode_row` returned."""
+        """Encode a complete message in its envelope, from rows that `encode_row` returned."""
         ...
 
 
@@ -60,8 +60,8 @@ class AvroEncoder:
     """Encodes Avro data messages of one version of a table.
 
     Args:
-        columns: By ordinal.
-        logical_types: Whether dates, times and decimals are Avro's logical types, or text.
+        columns: In order of ordinal.
+        logical_types: Whether dates, times and decimals are encoded as Avro's logical types or as strings.
         transaction_fields: Whether the headers have transactionEventCounter and transactionLastEvent.
     """
 
@@ -83,12 +83,12 @@ class AvroEncoder:
         self._prefix = b"atMSG" + _text("DT") + kept + b"\2" + _text(schema_id) + b"\0"
 
     def encode_row(self, row: Row) -> bytes:
-        """Return a row as a Data record."""
+        """Encode a row as a Data record."""
         get = row.get
         return b"".join([b"\0" if (value := get(name)) is None else encode(value) for name, encode in self._columns])
 
     def encode_message(self, data: bytes, before: bytes | None, headers: ChangeHeaders) -> bytes:
-        """Return a complete message in its envelope."""
+        """Encode a complete message in its envelope."""
         operation, sequence, timestamp, position, transaction, change_mask, column_mask, counter, last = headers
         parts = [
             data,
@@ -109,7 +109,7 @@ class AvroEncoder:
 
 
 class JsonEncoder:
-    """Encodes JSON data messages of one version of a table, with or without an envelope and its own headers."""
+    """Encodes JSON data messages of one version of a table, with or without an envelope and envelope headers."""
 
     def __init__(
         self,
@@ -126,12 +126,12 @@ class JsonEncoder:
         self._suffix = b"}}" if enveloped else b"}"
 
     def encode_row(self, row: Row) -> bytes:
-        """Return a row as a JSON object."""
+        """Encode a row as a JSON object."""
         get = row.get
         return _json({name: None if (value := get(name)) is None else render(value) for name, render in self._columns})
 
     def encode_message(self, data: bytes, before: bytes | None, headers: ChangeHeaders) -> bytes:
-        """Return a complete message in its envelope."""
+        """Encode a complete message in its envelope."""
         change_mask, column_mask = headers.change_mask, headers.column_mask
         text = _json(
             {
@@ -158,7 +158,7 @@ def _json(document: dict[str, Any]) -> bytes:
 
 
 def _long(value: int) -> bytes:
-    """Return a zig-zag varint."""
+    """Return a number as a zig-zag varint."""
     rest = (value << 1) ^ (value >> 63)
     if rest < 128:
         return _ONE_BYTE[rest]

@@ -1,12 +1,12 @@
 """The history of the simulated source: a full load, then transactions of changes, as plain values.
 
-    load          every table's rows, one table after the other; no order, no time, no transaction
-    transactions  1 to `largest_transaction` changes each, over all tables, by weight:
+    load          the rows of one table after the other, without sequence, time or transaction
+    transactions  1 to `largest_transaction` changes, distributed over all tables by weight:
                   insert (of a new key or one that was deleted or changed away), update of one to three columns,
                   update without changes, change of the primary key (to a new or a vacated key),
                   delete, delete and re-insert of one key within the transaction
     alterations   version v of n of a table begins at transaction v/n, with an insert into it;
-                  rows retain the columns of the new version and get null for added columns
+                  rows retain the columns that the new version has, and get null for added columns
 
 The history is independent of messages: `source_capture` encodes its changes as messages.
 """
@@ -31,7 +31,7 @@ _RETURN_SHARE: Final = 0.3  # share of vacated keys among new ones
 class SourceChange(NamedTuple):
     """One row's change.
 
-    `before` is the complete row before the change (None for INSERT and REFRESH), `after` the complete row after it
+    `before` is the complete row before the change (None for INSERT and REFRESH), and `after` is the complete row after the change
     (None for DELETE). A REFRESH has change number, transaction and event counter 0 and no commit time.
     Rows are shared between changes: do not modify them.
     """
@@ -49,18 +49,18 @@ class SourceChange(NamedTuple):
 
     @property
     def change_sequence(self) -> str:
-        """The changes' sort key: commit time to the hundredth of a second, and change number; "" in a full load."""
+        """The sort key of changes: commit time to the hundredth of a second, and change number; "" in a full load."""
         return "" if self.committed is None else f"{format_commit(self.committed)}{self.change_number:019d}"
 
 
 def format_commit(committed: datetime) -> str:
-    """Return a commit time as the first 16 digits of a change sequence."""
+    """Format a commit time as the first 16 digits of a change sequence."""
     return f"{committed:%Y%m%d%H%M%S}{committed.microsecond // 10_000:02d}"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceHistory:
-    """All changes in source order; by qualified name, each table's last version and its final rows by key."""
+    """All changes in source order; for each qualified table name, the last version and the final rows by key."""
 
     changes: tuple[SourceChange, ...]
     last_versions: dict[str, int]
@@ -78,7 +78,7 @@ class _Draft(NamedTuple):
 
 
 class _TableState:
-    """The current rows of one table; selects and removes a random row in constant time."""
+    """The current rows of one table. A random row is selected or removed in constant time."""
 
     def __init__(self, table: SourceTable) -> None:
         self.table = table
@@ -100,7 +100,7 @@ class _TableState:
         self._changeable = [(name, maker) for name, maker in self._makers if maker is not None]
 
     def alter(self) -> None:
-        """Switch to the table's next version: every row gets its columns, and null for added columns."""
+        """Switch to the table's next version: every row gets the new version's columns, with null for added columns."""
         self.version += 1
         self._begin_version()
         self.rows = {key: {name: row.get(name) for name, _ in self._makers} for key, row in self.rows.items()}
@@ -109,7 +109,7 @@ class _TableState:
         return len(self._keys)
 
     def insert(self, random: Random, operation: str = "INSERT", key: Key | None = None) -> _Draft:
-        """Add a row; without a key argument, at a free key."""
+        """Add a row, at an unused key by default."""
         free = self._free_key(random) if key is None else key
         keys = dict(zip(self._key_columns, free, strict=True))
         row = {name: keys[name] if maker is None else maker(random) for name, maker in self._makers}
@@ -117,7 +117,7 @@ class _TableState:
         return _Draft(self.table, self.version, operation, None, row)
 
     def update(self, random: Random) -> _Draft:
-        """Set new values in one to three columns of a row (which can equal the old values)."""
+        """Set one to three columns of a row to random values, which can equal the old values."""
         key = self._any_key(random)
         before = self.rows[key]
         after = dict(before)
@@ -128,12 +128,12 @@ class _TableState:
         return _Draft(self.table, self.version, "UPDATE", before, after)
 
     def touch(self, random: Random) -> _Draft:
-        """Update a row without changing it."""
+        """Update a row without changing its values."""
         row = self.rows[self._any_key(random)]
         return _Draft(self.table, self.version, "UPDATE", row, row)
 
     def change_key(self, random: Random) -> _Draft:
-        """Move a row to a free key."""
+        """Move a row to an unused key."""
         old, new = self._any_key(random), self._free_key(random)
         before = self.rows[old]
         after = {**before, **dict(zip(self._key_columns, new, strict=True))}
@@ -150,7 +150,7 @@ class _TableState:
         return _Draft(self.table, self.version, "DELETE", row, None)
 
     def replace(self, random: Random) -> list[_Draft]:
-        """Delete a row and insert another of the same key."""
+        """Delete a row and insert another row with the same key."""
         key = self._any_key(random)
         row = self._remove(key)
         return [_Draft(self.table, self.version, "DELETE", row, None), self.insert(random, key=key)]
@@ -191,12 +191,12 @@ def simulate_history(
     """Generate the history of a source database.
 
     Args:
-        seed: The same seed and arguments give the same history.
-        rows: Rows of each table in the full load, from 0.
-        transactions: Transactions after it, from 0.
-        largest_transaction: Maximum drawn changes of one transaction, from 1; a delete with its
-            re-insert counts as one, and so does the insert after an alteration.
-        key_changes: Whether primary keys change; without, a drawn change of key is another update.
+        seed: The same seed and arguments produce the same history.
+        rows: Number of rows per table in the full load, from 0.
+        transactions: Number of transactions after the full load, from 0.
+        largest_transaction: Maximum number of changes per transaction, from 1. A delete with its re-insert counts as one change,
+            as does the insert after an alteration.
+        key_changes: Whether primary keys change; if False, an update takes the place of each key update.
     """
     random = Random(seed)
     states = [_TableState(table) for table in tables]

@@ -1,7 +1,7 @@
-"""Definitions of simulated source tables: their columns as a database declares them, and their changes over time.
+"""Definitions of simulated source tables: their columns as declared in a database, and the alterations of the tables.
 
-A `SourceTable` defines the source (columns, keys, one list of columns a version) and the form of its
-capture (Avro with or without logical types, or JSON). It contains no rows.
+A `SourceTable` defines a table (the key and, for each version, the columns) and the form of its capture (Avro with or without
+logical types, or JSON). It contains no rows.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class SourceColumn:
     Args:
         name: The column's name, any string.
         type: One of REPLICATE_TYPES.
-        length: Maximum characters or bytes of a value; 0 if the type has no length.
+        length: Maximum length of a value in characters or bytes; 0 if the type has no length.
         precision: Decimal digits of a NUMERIC, 1 to 38.
-        scale: Digits of a NUMERIC after the point, 0 to its precision.
-        key_position: Position in the primary key, from 1; 0 if it is not in the key.
+        scale: Decimal places of a NUMERIC, 0 to its precision.
+        key_position: Position in the primary key, from 1; 0 if the column is not in the key.
         nullable: Whether null is allowed.
     """
 
@@ -53,17 +53,17 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A table of the source with all its versions and the form of its messages.
+    """A table of the source, with all its versions and the form of its messages.
 
     Args:
-        name: The table's name in that schema.
-        versions: The columns at the start, then after each alteration. Key columns do not change.
+        name: The table's name within the schema.
+        versions: The initial columns, then the columns after each alteration. Key columns must not change.
         form: `avro` or `json` envelopes.
-        logical_types: Avro only: dates, times and decimals as logical types (True) or as text.
+        logical_types: Avro only: whether dates, times and decimals are encoded as logical types or as strings.
         weight: The table's share of the changes, relative to the other tables.
 
     Raises:
-        InvalidInputError: the version or a usable primary key is missing, a type is unknown, or a name is duplicate.
+        InvalidInputError: there is no version or no usable primary key, a type is unknown, or a name is duplicated.
     """
 
     schema: str
@@ -101,16 +101,16 @@ class SourceTable:
 
     @property
     def qualified_name(self) -> str:
-        """`schema.table`, its name in options and messages."""
+        """`schema.table`, the table's name in options and messages."""
         return f"{self.schema}.{self.name}"
 
     @property
     def has_logical_types(self) -> bool:
-        """Whether its messages have dates, times and decimals as Avro's logical types; JSON has no logical types."""
+        """Whether messages have dates, times and decimals as Avro's logical types; always False for JSON."""
         return self.form == "avro" and self.logical_types
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The primary key's column names, in key order; the same in every version."""
+        """The primary key's column names in key order, which are the same in every version."""
         keyed = [column for column in self.versions[0] if column.key_position]
         return tuple(column.name for column in sorted(keyed, key=lambda column: column.key_position))

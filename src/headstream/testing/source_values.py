@@ -1,8 +1,7 @@
-"""Random values of every Replicate type from a seed, extremes included.
+"""Random values of every Replicate type from a seed, including extreme values.
 
-`value_maker` draws any value of a column (one in eight an extreme of
-its type, one in eight null if nullable); `make_key` is a bijection from a counter to values, so a new counter produces a new
-key.
+`value_maker` draws any value of a column: one in eight is an extreme of its type, and one in eight is null if the column is
+nullable. `make_key` is a bijection from a counter to values, so a new counter produces a new key.
 
     type                 Python value      extremes
     INTn, UINTn          int               least and greatest of the width; UINT8 is a Decimal, as in DECIMAL(20,0)
@@ -45,12 +44,12 @@ _KEY_PREFIXES: Final = ("", "A-", "a-", "O'Brien ", 'q"', "back\\", "tab\t", "ü
 
 
 def format_time(value: time) -> str:
-    """Return a TIME as its text in a table: HH:MM:SS, and .mmm unless its milliseconds are zero."""
+    """Format a TIME as it is stored in a table: HH:MM:SS, and .mmm unless the milliseconds are zero."""
     return value.isoformat(timespec="milliseconds" if value.microsecond else "seconds")
 
 
 def value_maker(column: SourceColumn, *, milliseconds: bool) -> ValueMaker:
-    """Return a function that draws a value of a column; without logical types, TIME has no milliseconds (HH:MM:SS)."""
+    """Return a function that draws a value of a column. If logical types are disabled, TIME has no milliseconds (HH:MM:SS)."""
     draw, extremes = _plain_maker(column, milliseconds), _extremes(column, milliseconds)
     nulls = _RARE if column.nullable else 0.0
 
@@ -163,13 +162,13 @@ def _time_of_day(count: int, milliseconds: bool) -> time:
 
 
 def make_key(table: SourceTable, number: int) -> tuple[SourceValue, ...]:
-    """Return the primary key of a number: a different one for each number.
+    """Return the primary key for a number; different numbers have different keys.
 
     Args:
-        number: From 0. The first numbers give the extremes of the key's types.
+        number: From 0. The first numbers produce the extreme values of the key's types.
 
     Raises:
-        InvalidInputError: the key's types have no more values.
+        InvalidInputError: the key's types do not have enough values.
     """
     columns = {column.name: column for column in table.versions[0]}
     parts: list[SourceValue] = []

@@ -1,8 +1,8 @@
-"""Every version of a simulated table's rows with the change sequences of its validity: a test oracle for SCD type 2.
+"""Every version of a simulated table's rows, valid from one change sequence to another: a test oracle for SCD type 2.
 
-full load, insert    opens a version of the key, from the change's sequence (of a full load: the empty text)
-update               closes the version and opens another; without changes, neither
-change of the key    closes the old key's version and opens one of the new key, at one sequence
+full load, insert    opens a version of the key, valid from the change's sequence (for a full load: the empty string)
+update               closes the version and opens another version; an update without changes has no effect
+change of the key    closes the old key's version and opens a version of the new key, at the same sequence
 delete               closes the version
 """
 
@@ -16,9 +16,9 @@ from headstream.testing.source_tables import Row
 
 
 class RowVersion(NamedTuple):
-    """A row between two changes of its key.
+    """A row between two changes of the row's key.
 
-    `valid_from` is the sequence of the change that opened it, `valid_to` of the change that closed it, or None.
+    `valid_from` is the sequence of the change that opened the version, and `valid_to` of the change that closed it, or None.
     """
 
     row: Row
@@ -27,7 +27,7 @@ class RowVersion(NamedTuple):
 
 
 def list_versions(changes: Iterable[SourceChange], keys: Sequence[str]) -> list[RowVersion]:
-    """Return the versions that result from a table's changes (in source order), in order of their start."""
+    """Return the versions that result from a table's changes (given in source order), in order of validity start."""
     found: list[RowVersion] = []
     open_places: dict[Key, int] = {}
     for change in changes:

@@ -1,6 +1,6 @@
-"""The base of servers for tests: a program with a temporary directory, which ends with the process that started it.
+"""The base class of servers for tests: a program with a temporary directory that is stopped when its starter exits.
 
-The program runs under process_guard, so that an interrupted or killed test run leaves neither a process nor files.
+The program runs under process_guard, so an interrupted or killed test run leaves neither processes nor files.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _LOG_NAME: Final = "server.log"
 
 
 class TemporaryServer:
-    """A program with a separate directory, running from start() to stop() or within a `with` statement.
+    """A program with its own directory. It runs from start() to stop(), or within a `with` statement.
 
-    A subclass defines how its directory is prepared, how the program is called, and when it is ready.
+    A subclass defines how the directory is prepared, how the program is called, and when the program is ready.
 
     Args:
-        title: The program's name in errors, as `Kafka broker`.
+        title: The program's name in errors, for example `Kafka broker`.
         parent: Directory in which the program's directory is created; None for the directory of temporary files.
         start_seconds: Timeout of a start, seconds.
     """
@@ -57,16 +57,16 @@ class TemporaryServer:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is running."""
+        """Whether the program is running."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
-        """Start it and return it when it is ready; does nothing if it is running. After kill() it continues with its data.
+        """Start the program, wait until it is ready, and return `self`. After kill(), the program continues with its data.
 
         Raises:
-            JavaError: it needs Java, which is missing or too old.
-            JarsError: its jars are missing and cannot be downloaded.
-            EnvironmentSetupError: its programs are missing, or it did not start; the text has the end of its log.
+            JavaError: the program requires Java, which is missing or too old.
+            JarsError: the program's jars are missing and cannot be downloaded.
+            EnvironmentSetupError: a program is missing or did not start; the message contains the end of its log.
         """
         if self.is_running:
             return self
@@ -93,7 +93,7 @@ class TemporaryServer:
         return self
 
     def stop(self) -> None:
-        """End it immediately and remove its data; does nothing if it was not started."""
+        """End the program immediately and remove its data; no effect if it was not started."""
         directory, self._directory = self._directory, None
         self._end(b"")
         if directory is not None:
@@ -101,12 +101,12 @@ class TemporaryServer:
             shutil.rmtree(directory, ignore_errors=True)
 
     def kill(self) -> None:
-        """Kill it (as kill -9 does), keep its data and port for the next start(); ClosedError: not started."""
+        """Kill the program (as kill -9), and keep its data and port for the next start(); ClosedError if it was not started."""
         self._kill(self._home())
         self._end(b"keep")
 
     def log_tail(self, lines: int = 40) -> str:
-        """Return the end of its log, at most `lines` lines; "" if it was not started."""
+        """Return the end of the program's log, at most `lines` lines; "" if the program was not started."""
         with contextlib.suppress(FileNotFoundError):
             if self._directory is not None:
                 return "\n".join((self._directory / _LOG_NAME).read_text(errors="replace").splitlines()[-lines:])
@@ -119,13 +119,13 @@ class TemporaryServer:
         self.stop()
 
     def _home(self) -> Path:
-        """Return its directory; ClosedError: it was not started."""
+        """Return the program's directory; ClosedError if the program was not started."""
         if self._directory is None:
             raise ClosedError(f"the {self._title} is not running", advice="Call start(), or use it in a `with`")
         return self._directory
 
     def _prepare(self, directory: Path) -> None:
-        """Fill its new directory, and choose its ports."""
+        """Fill the new directory, and choose the program's ports."""
 
     def _command(self, directory: Path) -> list[str]:
         raise NotImplementedError
@@ -135,10 +135,10 @@ class TemporaryServer:
         return True
 
     def _complete(self) -> None:
-        """Do the remaining work after the first start."""
+        """Do work that requires the running program, once after the first start."""
 
     def _kill(self, directory: Path) -> None:
-        """Kill processes of the program that would outlive it."""
+        """Kill child processes that would outlive the program."""
 
     def _clean_up(self, directory: Path) -> None:
         """Remove the program's files outside its directory."""
@@ -177,13 +177,13 @@ class TemporaryServer:
 
 
 def find_free_ports() -> tuple[int, int]:
-    """Return two ports of the loopback address that no program has bound, and that no outgoing connection gets by itself."""
+    """Return two unbound ports of the loopback interface, outside the range that the system assigns to outgoing connections."""
     with socket.socket() as first, socket.socket() as second:
         return _bind(first), _bind(second)
 
 
 def _bind(to_bind: socket.socket) -> int:
-    """Bind a socket to a port below the range of outgoing connections, of which tests make many, and return it."""
+    """Return a socket bound to a port below the range for outgoing connections, of which tests open many."""
     for _ in range(_PORT_ATTEMPTS):
         with contextlib.suppress(OSError):
             to_bind.bind((HOST, random.randrange(*_PORTS)))

@@ -155,7 +155,7 @@ COLOURED = """() => [...document.querySelectorAll("figure.plot canvas")].map((ca
 })"""
 
 
-@pytest.mark.parametrize("hours", [-5, 5])
+@pytest.mark.parametrize("hours", [-5, pytest.param(5, marks=pytest.mark.nightly)])
 def test_plots_are_drawn_by_the_servers_clock(browser: Browser, http: Http, hours: int) -> None:
     context = browser.new_context()
     page = context.new_page()

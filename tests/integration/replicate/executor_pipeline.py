@@ -156,7 +156,8 @@ def main(directory: Path, *how: str) -> None:
     """
     in_store = "s3" in how
     quick = {"spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    spark = session(master="local-cluster[2,1,1024]", quick_start=True, config=quick, with_jars=["s3"] if in_store else [])
+    master = f"local-cluster[{1 if 'one-executor' in how else 2},1,1024]"
+    spark = session(master=master, quick_start=True, config=quick, with_jars=["s3"] if in_store else [])
     store = StorePlace("lake", directory.name, StorageSettings(endpoint=os.environ["AWS_ENDPOINT_URL"])) if in_store else None
     killed: list[int] = []
     few = stored_batch.MAX_SMALL_ROWS

@@ -16,19 +16,12 @@ from tests.support.replicate.whole_transactions import halves_in_rows
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize(
-    ("transactions", "names"),
-    [
-        (6, ("customers", "order_lines")),
-        pytest.param(25, ("customers", "orders", "order_lines", "documents"), marks=pytest.mark.nightly),
-    ],
-)
-def test_every_version_of_a_table_has_whole_transactions_whichever_engine_merges(
-    spark: SparkSession, tmp_path: Path, transactions: int, names: tuple[str, ...]
-) -> None:
+@pytest.mark.nightly  # test_kill.py is in the first tier
+def test_every_version_of_a_table_has_whole_transactions_whichever_engine_merges(spark: SparkSession, tmp_path: Path) -> None:
+    names = ("customers", "orders", "order_lines", "documents")
     run = Run(spark, tmp_path)
     tables = tuple(table for table in SHOP_TABLES if table.name in names)
-    source = SourceDatabase(6, tables=tables, rows=5, transactions=transactions)
+    source = SourceDatabase(6, tables=tables, rows=5, transactions=25)
     engines = TableRule("*.customers", {"engine": "spark"}), TableRule("*.order_lines", {"scd_type": 2})
     rules = TableRules(exclude=("*.documents",), defaults=TableSettings(deletes="soft"), rules=engines)
     released = 0

@@ -63,11 +63,11 @@ def test_a_pipeline_that_fails_in_the_background_raises_its_error_where_it_is_aw
 
 
 def test_a_listener_receives_what_each_micro_batch_did_with_sparks_own_progress(run: Run) -> None:
-    source = SourceDatabase(8, rows=30, transactions=60)
+    source = SourceDatabase(8, rows=10, transactions=20)
     messages = list(source.capture())
     run.send(messages)
     run.send_values(b"junk", topic=DATA)
-    pipeline = run.pipeline(max_messages_per_batch=100)
+    pipeline = run.pipeline(max_messages_per_batch=60)
     found: list[dict[str, Any]] = []
 
     def fail(progress: dict[str, Any]) -> None:

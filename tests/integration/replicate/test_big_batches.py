@@ -42,7 +42,7 @@ def test_collect_fetches_pieces_when_the_driver_cannot_hold_the_whole(
     found = collect(frame)
     assert sorted(found["id"].to_pylist()) == list(range(300))
     assert {len(content) for content in found["content"].to_pylist()} == {1024}
-    assert "it is fetched in pieces" in caplog.text
+    assert "is fetched in pieces" in caplog.text
     assert len(spark.sparkContext._jsc.getPersistentRDDs()) == 0
 
 

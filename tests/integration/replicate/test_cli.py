@@ -12,7 +12,7 @@ import pytest
 
 from headstream.connect import connect
 from headstream.testing import SHOP_TABLES, CaptureOptions, SourceDatabase
-from tests.support.cli_inputs import COMMAND, environment, run
+from tests.support.cli_inputs import COMMAND, environment, run_program
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +43,7 @@ def arguments(directory: Path, url: str) -> list[str]:
 @pytest.mark.nightly
 def test_replicate_run_once_prints_its_summary_and_ends_with_0_although_something_waits(tmp_path: Path, url: str) -> None:
     source = fill(url, without="SHOP.orders")
-    ran = run(*arguments(tmp_path, url), "--once", variables=VARIABLES)
+    ran = run_program(*arguments(tmp_path, url), "--once", variables=VARIABLES)
     summary = json.loads(ran.stdout)
     tables = {f"{table.lineage.schema}.{table.lineage.table}" for table in source.tables()}
     assert set(summary["tables"]) == tables - {"SHOP.orders"}
@@ -72,7 +72,7 @@ def test_replicate_run_ends_in_good_order_by_ctrl_c(tmp_path: Path, url: str) ->
 
 
 def test_replicate_run_names_a_missing_topic_before_spark_starts(tmp_path: Path, url: str) -> None:
-    failed = run(*arguments(tmp_path, url), variables=VARIABLES, code=1)
+    failed = run_program(*arguments(tmp_path, url), variables=VARIABLES, code=1)
     assert b"there is no topic 'cdc/metadata'" in failed.stderr
     assert b"WARNING" not in failed.stderr  # Java's own, from its start
     assert not (tmp_path / "checkpoint").exists()

@@ -113,7 +113,8 @@ def test_rows_follow_changes_whatever_their_order(open_engine: Open, tmp_path: P
     assert rows.content() == {1: ("a11", amount("11"), "n")}
 
 
-@pytest.mark.parametrize("strategy", [pytest.param("auto", marks=pytest.mark.nightly), "deletion-vectors"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("strategy", ["auto", "deletion-vectors"])
 def test_both_engines_in_turn_write_deletion_vectors_into_one_table_where_the_strategy_says_so(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: MergeStrategy
 ) -> None:
@@ -156,6 +157,7 @@ def test_merge_is_remembered_whichever_engine_comes_next(open_engine: Open, tmp_
     assert set(rows.content()) == {1, 3}
 
 
+@pytest.mark.nightly
 @BOTH
 def test_rows_are_those_of_the_sorted_history_when_changes_are_shuffled(open_engine: Open, tmp_path: Path) -> None:
     changes = random_history(5, 45)
@@ -302,7 +304,7 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("open_engine", ["deltalake", "in turn"], indirect=True)
+@pytest.mark.parametrize("open_engine", [pytest.param("deltalake", marks=pytest.mark.nightly), "in turn"], indirect=True)
 @pytest.mark.parametrize("names", [pytest.param("plain", marks=pytest.mark.nightly), "difficult"])
 def test_every_type_keeps_its_values(open_engine: Open, tmp_path: Path, names: str) -> None:
     column = {kind: (f"c{place}" if names == "plain" else f"a {kind}.`\"'(") for place, kind in enumerate(VALUES)}

@@ -39,7 +39,7 @@ def assert_equal(directory: Path, source: SourceDatabase) -> None:
 def test_pipeline_reads_topics_of_kafka(spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path) -> None:
     from confluent_kafka import Producer
 
-    source = SourceDatabase(21, tables=PLAIN_TABLES, rows=20, transactions=40)
+    source = SourceDatabase(21, tables=PLAIN_TABLES, rows=8, transactions=10)
     kafka_broker.create_topic("replicate-in", partitions=2)
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
     for message in source.capture():
@@ -56,7 +56,7 @@ def test_pipeline_reads_topics_of_kafka(spark: SparkSession, kafka_broker: Kafka
 
 
 def test_pipeline_reads_a_streaming_dataframe(spark: SparkSession, tmp_path: Path) -> None:
-    source = SourceDatabase(22, tables=PLAIN_TABLES, rows=20, transactions=40)
+    source = SourceDatabase(22, tables=PLAIN_TABLES, rows=8, transactions=10)
     rows = [(m.key, m.value, [("table", b"x")], "any", 0, at) for at, m in enumerate(source.capture())]
     schema = (
         "key BINARY, value BINARY, headers ARRAY<STRUCT<key STRING, value BINARY>>, topic STRING, partition INT, offset BIGINT"

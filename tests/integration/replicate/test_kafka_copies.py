@@ -12,10 +12,11 @@ import pytest
 import headstream as hs
 from headstream.errors import InvalidOptionError, StorageError
 from headstream.mirror.target import TargetTopic
+from headstream.replicate.run import copies
 from headstream.replicate.run.copies import check_copies
 from headstream.replicate.settings.config import ReplicateConfig
-from headstream.testing import KafkaBroker, SourceDatabase
-from tests.support.kafka_cluster import empty_cluster
+from headstream.testing import SourceDatabase
+from tests.support.kafka_cluster import empty_cluster, killed_broker
 from tests.support.replicate.pipeline_work import SECOND_US, Work, plain
 
 SCHEMA_WAIT_US = 60 * SECOND_US
@@ -100,25 +101,22 @@ def test_copy_has_each_message_once_when_a_crash_hits_it(
 
 
 def test_changes_are_applied_while_the_cluster_is_away_and_the_copy_continues_when_it_is_back(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with KafkaBroker() as broker:
-        source = SourceDatabase(6, rows=3, transactions=3)
-        work = open_work(tmp_path, broker.url)
-        work.send(b"one")
-        broker.kill()
-        with caplog.at_level(logging.WARNING, "headstream.replicate"):
-            work.send(b"two", *(message.value for message in plain(source)))
+    source = SourceDatabase(6, rows=3, transactions=3)
+    work = open_work(tmp_path, url)
+    work.send(b"one")
+    with killed_broker(), caplog.at_level(logging.WARNING, "headstream.replicate"):
+        work.send(b"two", *(message.value for message in plain(source)))
         assert any("the copy of replicate/dead-letter at kafka://" in record.getMessage() for record in caplog.records)
         assert work.rows("SHOP", "customers")
         with pytest.raises(StorageError, match="the copy of replicate/dead-letter"):
             work.processor.sweep(last=True)
-        broker.start()
-        work.send(b"three")
-        work.now_us += 61 * SECOND_US
-        work.processor.sweep()
-        work.close()
-        assert payloads(broker.url, "cdc/dead") == [b"one", b"two", b"three"]
+    work.send(b"three")
+    work.now_us += 61 * SECOND_US
+    work.processor.sweep()
+    work.close()
+    assert payloads(url, "cdc/dead") == [b"one", b"two", b"three"]
 
 
 def test_another_topic_gets_all_messages(tmp_path: Path, url: str) -> None:
@@ -133,7 +131,10 @@ def test_another_topic_gets_all_messages(tmp_path: Path, url: str) -> None:
     assert payloads(url, "cdc/other") == [b"one", b"two"]
 
 
-def test_a_cluster_that_cannot_be_reached_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_a_cluster_that_cannot_be_reached_is_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "_TIMEOUT_MS", 500)
     config = ReplicateConfig(
         source="file:///nowhere",
         topics=("cdc/data",),

@@ -42,26 +42,28 @@ def _produce(broker: KafkaBroker, topic: str, messages: list[Logged]) -> None:
     assert producer.flush(30) == 0
 
 
-@pytest.mark.parametrize("kind", ["CreateTime", pytest.param("LogAppendTime", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [("CreateTime", 23), *(pytest.param("LogAppendTime", most, marks=pytest.mark.nightly) for most in (23, 200_000))],
+)
 def test_reload_replaces_the_same_rows_over_kafka_when_the_topic_is_cut_into_micro_batches(
-    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path, kind: str
+    spark: SparkSession, kafka_broker: KafkaBroker, tmp_path: Path, kind: str, most: int
 ) -> None:
     messages, expected = two_partitions()
-    topic = f"cdc.loads-{kind}"
+    topic = f"cdc.loads-{kind}-{most}"
     kafka_broker.create_topic(topic, 2, {"message.timestamp.type": kind, "retention.ms": "-1"})
     _produce(kafka_broker, topic, messages)
-    for most in (200_000, 23):
-        config = ReplicateConfig(
-            source=kafka_broker.url,
-            topics=(topic.replace(".", "/", 1),),
-            tables=tmp_path / f"tables-{most}",
-            checkpoint=tmp_path / f"checkpoint-{most}",
-            once=True,
-            load_gap_us=SECOND_US,
-            max_messages_per_batch=most,
-        )
-        summary = ReplicatePipeline(spark, config).run()
-        rows = DeltaTable(str(table_path(tmp_path / f"tables-{most}", "shop", "kit"))).to_pyarrow_table().to_pylist()
-        assert {row["id"]: row["name"] for row in rows} == expected, f"{most} messages a micro-batch"
-        assert summary.messages == len(messages)
-        assert summary.batches >= len(messages) // most
+    config = ReplicateConfig(
+        source=kafka_broker.url,
+        topics=(topic.replace(".", "/", 1),),
+        tables=tmp_path / "tables",
+        checkpoint=tmp_path / "checkpoint",
+        once=True,
+        load_gap_us=SECOND_US,
+        max_messages_per_batch=most,
+    )
+    summary = ReplicatePipeline(spark, config).run()
+    rows = DeltaTable(str(table_path(tmp_path / "tables", "shop", "kit"))).to_pyarrow_table().to_pylist()
+    assert {row["id"]: row["name"] for row in rows} == expected
+    assert summary.messages == len(messages)
+    assert summary.batches >= len(messages) // most

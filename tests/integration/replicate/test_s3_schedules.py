@@ -177,7 +177,7 @@ def test_a_commit_that_the_store_rejects_without_having_one_is_tried_again(
     checkpoint_store = open_checkpoint_store(place, tmp_path / "copy")
     with monkeypatch.context() as patch:
         patch.setattr(StoreFiles, "create", lambda *_: False)  # S3: 409, another request for the object is not finished
-        with pytest.raises(StorageError, match="has no other commit in its place"):
+        with pytest.raises(StorageError, match="although no other commit exists"):
             save(checkpoint_store, 1)
     save(checkpoint_store, 2)
     CheckpointReader(place, tmp_path / "read").refresh()
@@ -245,13 +245,13 @@ def test_requests_wait_while_the_store_is_down(
     ask_remotely(place / "checkpoint", "reload", arguments, work.now_us)
     running.break_down(refused=1)
     work.processor.sweep()
-    assert "are read again later" in caplog.text
+    assert "cannot be read; retrying later" in caplog.text
     running.recover()
     work.now_us += 10 * SECOND_US
     with monkeypatch.context() as patch:
         patch.setattr(StoreFiles, "remove", fail_with(StorageError("503")))
         work.processor.sweep()
-    assert "cannot be deleted; the deletion is retried" in caplog.text
+    assert "cannot be deleted; retrying later" in caplog.text
     work.now_us += 10 * SECOND_US
     work.processor.sweep()
     ((count,),) = work.ledger.rows("SELECT COUNT(*) FROM requests WHERE done_us IS NOT NULL")

@@ -154,7 +154,7 @@ def test_a_second_pipeline_is_refused_by_name_unless_it_takes_the_table_over(pla
     second = make_work(tmp_path / "two", place, checkpoint=tmp_path / "two" / "c")
     first.send(METADATA, change(1))
     second.send(METADATA, change(2))
-    assert "another pipeline writes the table" in second.processor.health.failing[SHARED].reason
+    assert "another pipeline writes to the table" in second.processor.health.failing[SHARED].reason
     second.options["take_over"] = True
     second.restart()
     second.now_us += 60 * SECOND_US
@@ -268,7 +268,7 @@ def test_schemas_in_a_store_are_seen_by_every_process(place: StorePlace, tmp_pat
     assert task().changes.keys() == {newer.schema_id}, "the next task sees what the driver has stored before it"
     check_schema_store(tmp_path / "nowhere", first.mark(), place)
     assert second.mark() == first.mark()
-    with pytest.raises(StorageError, match="does not see the driver's schema store: it is another one"):
+    with pytest.raises(StorageError, match="cannot access the driver's schema store: it is another one"):
         check_schema_store(tmp_path, "x", place)
 
 

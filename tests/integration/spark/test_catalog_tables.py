@@ -50,7 +50,7 @@ def test_table_of_a_catalog_is_refused_by_name_when_its_format_is_headstream(
     with pytest.raises(InvalidOptionError) as caught:
         _MAKERS[what](spark, spark.sql(_ROWS), url)
     assert what in str(caught.value)
-    assert "is not supported: a topic is not a table of a catalog" in str(caught.value)
+    assert "is not supported: a topic cannot be a table in a catalog" in str(caught.value)
     assert ".save(), a stream with" in str(caught.value)
     assert not spark.catalog.tableExists("made")
 

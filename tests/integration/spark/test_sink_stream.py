@@ -131,7 +131,7 @@ def test_a_stream_refuses_what_is_for_batches(spark: SparkSession, url: str, tmp
         log.create_topic("shop/orders")
         log.create_topic("shop/copy")
     frame = read(spark, url).select("payload")
-    with pytest.raises(PySparkException, match="txnAppId and txnVersion are for batch writes"):
+    with pytest.raises(PySparkException, match="txnAppId and txnVersion are supported only in batch writes"):
         run(frame, url, tmp_path / "checkpoint", txnAppId="a", txnVersion="1")
     counts = frame.groupBy("payload").count().drop("count")
     writer = counts.writeStream.format("headstream").option("url", url).option("topic", "shop/copy").outputMode("complete")

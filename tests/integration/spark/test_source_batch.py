@@ -193,7 +193,7 @@ def test_source_splits_and_coalesces_tasks(spark: SparkSession, url: str) -> Non
     [
         ({"startOffsets": "earliest"}, "unknown option 'startoffsets'"),
         ({"headers": "list"}, "headers=list"),
-        ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is only for streams"),
+        ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is supported only in streams"),
         ({"startingOffsets": '{"shop/orders": {"1": 900}}'}, "shop/orders partition 1"),
         *(
             pytest.param(*case, marks=pytest.mark.nightly)
@@ -208,7 +208,7 @@ def test_source_splits_and_coalesces_tasks(spark: SparkSession, url: str) -> Non
                 ({"subscribe": "orders"}, "'orders' is not a topic"),
                 ({"url": "headstream://host:8090"}, "Write headstream://user:password@"),
                 ({"url": "file:///proc/self"}, "NotALogError"),
-                ({"url": "file:///nowhere/at/all"}, "there is no log here"),
+                ({"url": "file:///nowhere/at/all"}, "the directory contains no log"),
             )
         ),
     ],
@@ -237,6 +237,6 @@ def test_source_decodes_only_the_columns_asked_for(spark: SparkSession, url: str
 def test_source_refuses_a_schema_of_the_users_own(spark: SparkSession, url: str) -> None:
     send(url, 1)
     reader = spark.read.format("headstream").option("url", url).option("subscribe", "shop/orders")
-    with pytest.raises(PySparkException, match="source defines its columns"):
+    with pytest.raises(PySparkException, match="source has fixed columns"):
         reader.schema("payload BINARY").load().count()
     assert reader.schema(spark_schema(RowShape(COLUMN_NAMES))).load().count() == 1

@@ -81,7 +81,7 @@ def test_a_redrive_of_some_letters_of_a_parcel_leaves_the_others(work: Work) -> 
 def test_nothing_is_asked_when_nothing_matches(work: Work) -> None:
     assert run(work, "redrive", "--where", "hs.origin.offset = 99")["request"] is None
     assert run(work, "discard", "--where", "hs.origin.offset = 99", "--yes")["request"] is None
-    assert "--rate is not for --checkpoint" in run(work, "redrive", "--rate", "1/s", code=2)
+    assert "--rate cannot be used with --checkpoint" in run(work, "redrive", "--rate", "1/s", code=2)
     work.close()
 
 

@@ -40,7 +40,7 @@ def run(*arguments: str, url: str, code: int = 0, given: str | bytes = "") -> Re
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        ("a=uint9:3", "Use uint8, or string:uint9:3 for exactly this text"),
+        ("a=uint9:3", "Use uint8, or string:uint9:3 for exactly this string"),
         ("a=UINT8:3", "Use uint8, or string"),
         ("a=sting:3", "Use string"),
         ("attempt:uint8=3", "Write attempt=uint8:3, or attempt:uint8=string:3 for exactly this key"),
@@ -116,7 +116,7 @@ def test_send_takes_keys_from_lines_and_names_the_line_that_cannot_be_sent(url: 
     assert "line 2 of standard input; 1 message before it was sent" in result.output
     result = run("send", "shop/orders", "--lines", "--key-delimiter", ":", url=url, code=1, given="a\n")
     assert "line 1 of standard input: the line has no ':'" in result.output or "the line has no ':'" in result.output
-    assert "use it with --lines" in run("send", "shop/orders", "x", "--key-delimiter", ":", url=url, code=2).output
+    assert "--key-delimiter requires --lines" in run("send", "shop/orders", "x", "--key-delimiter", ":", url=url, code=2).output
 
 
 def test_tail_last_shows_the_newest_messages_first(url: str) -> None:

@@ -231,8 +231,8 @@ def test_a_missing_topic_is_an_error_when_the_app_begins() -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({}, "needs a group"),
-        ({"group": "g", "concurrency": 0}, "concurrency is 0"),
+        ({}, "requires a group"),
+        ({"group": "g", "concurrency": 0}, "concurrency must be at least 1, not 0"),
         ({"group": "g", "retry": 1}, "no option 'retry'"),
     ],
 )
@@ -244,5 +244,5 @@ def test_consume_rejects_invalid_options(options: dict[str, Any], error: str) ->
 def test_consume_rejects_a_second_handler_of_a_group() -> None:
     app = hs.App()
     app.consume("shop/orders", group="billing")(lambda: None)
-    with pytest.raises(hs.InvalidOptionError, match="set another group"):
+    with pytest.raises(hs.InvalidOptionError, match="Set another group"):
         app.consume(["bank/*", "shop/orders"], group="billing")

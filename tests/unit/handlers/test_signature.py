@@ -117,7 +117,7 @@ def unseen(order: Unseen) -> None: ...
 @pytest.mark.parametrize(
     ("function", "what", "advice"),
     [
-        (no_annotation, "it has no annotation (parameter 'order' of ", "hs.ReceivedMessage"),
+        (no_annotation, "the parameter has no annotation (parameter 'order' of ", "hs.ReceivedMessage"),
         (two_payloads, "'order' already receives the payload (parameter 'other'", "hs.uint8"),
         (scalar, "int is neither a payload type nor a header kind", "Annotated[int, hs.uint8]"),
         (unknown_type, "'Client' is not a payload type", "dataclass"),

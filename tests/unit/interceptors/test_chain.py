@@ -31,10 +31,10 @@ class Late(Interceptor):
 @pytest.mark.parametrize(
     ("interceptors", "text"),
     [
-        ("tracing", "Pass a list"),
-        (7, "Pass a list"),
-        ([object()], "has no method among on_send"),
-        ([Interceptor()], "has no method among on_send"),
+        ("tracing", "must be a list"),
+        (7, "must be a list"),
+        ([object()], "one of the methods on_send"),
+        ([Interceptor()], "one of the methods on_send"),
         ([Stamp], "is a class"),
         ([Late()], "Late is asynchronous"),
     ],
@@ -48,7 +48,7 @@ def test_a_hook_that_returns_no_message_is_an_error() -> None:
     class Forgetful:
         def on_send(self, message: hs.Message) -> None: ...
 
-    with pytest.raises(hs.InterceptorError, match="it returned NoneType instead of a message"):
+    with pytest.raises(hs.InterceptorError, match="the result is NoneType, not a message"):
         Chain([Forgetful()]).send(hs.Message(payload=b"x", topic="shop/orders"))
 
 

@@ -17,5 +17,5 @@ def test_dataclasses_are_values_of_msgspec_and_pydantic() -> None:
 
     for serializer in (serializers.msgspec(Point), serializers.pydantic(Point)):
         assert serializer.decode(serializer.encode(Point(1))) == Point(1)
-    with pytest.raises(hs.InvalidOptionError, match="Use json or msgpack"):
+    with pytest.raises(hs.InvalidOptionError, match="must be json or msgpack"):
         serializers.msgspec(Point, format="yaml")  # type: ignore[arg-type]

@@ -1,10 +1,10 @@
-"""Login limits: count failed logins, and reject further attempts for some time without checking the password.
+"""Login limits: counts failed logins, and rejects further attempts for some time without checking the password.
 
     by address    10 failures, then 1 s, 2 s, 4 s ... 60 s
     by user        5 failures, likewise, regardless of the address
-    by both        a user that has logged in from an address: only its failures from there count
+    by both        after a login of a user from an address, only failures of this user from this address count
 
-Checking a password intentionally costs tens of milliseconds of a core, so wrong passwords slow down all logins.
+A password check intentionally takes tens of milliseconds of processor time, and a flood of wrong passwords slows down all logins.
 The last rule prevents unauthenticated clients from locking out a user, and keeps an address usable that many users share.
 """
 
@@ -41,7 +41,7 @@ class _Failures:
         self._known: OrderedDict[object, tuple[int, float]] = OrderedDict()
 
     def wait_s(self, key: object, now_s: float) -> float:
-        """Return how long attempts are rejected, seconds; 0 or less if allowed."""
+        """Return the time for which attempts are rejected, seconds; 0 or less if attempts are allowed."""
         count, last_s = self._known.get(key, (0, now_s))
         if count < self._free or now_s - last_s > _FORGOTTEN_S:
             return 0.0
@@ -69,7 +69,7 @@ class LoginLimits:
         self._good: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def check(self, address: str, user: str) -> None:
-        """Raise AuthenticationError (42) for an attempt within the delay; the user is empty for a token."""
+        """Raise AuthenticationError (42) if an attempt is made within the delay; `user` is empty for a token."""
         with self._lock:
             now_s, pair = self._monotonic(), (address, user)
             if pair in self._good:
@@ -84,7 +84,7 @@ class LoginLimits:
             )
 
     def failed(self, address: str, user: str) -> None:
-        """Record a failed attempt; arguments as for check()."""
+        """Record a failed attempt; for arguments see check()."""
         with self._lock:
             now_s, pair = self._monotonic(), (address, user)
             if pair in self._good:
@@ -95,7 +95,7 @@ class LoginLimits:
                 self._by_user.add(user, now_s)
 
     def succeeded(self, address: str, user: str) -> None:
-        """Record a successful login; arguments as for check()."""
+        """Record a successful login; for arguments see check()."""
         with self._lock:
             pair = address, user
             self._by_pair.forget(pair)

@@ -1,13 +1,13 @@
-"""Passwords: hashed for storage, and verified.
+"""Passwords: hashes passwords for storage, and verifies passwords.
 
     kept    bcrypt(base64(sha256(password)))
 
-bcrypt takes 72 bytes without NUL, but a password has up to 100 arbitrary bytes, so its digest is hashed. Hashing and checking
-intentionally take tens of milliseconds, and release the interpreter's lock: run them on a worker thread.
+bcrypt accepts 72 bytes without NUL, but a password can have 100 arbitrary bytes, so the password's digest is hashed. Hashing and
+checking intentionally take tens of milliseconds and release the interpreter's lock; call them on a worker thread.
 
-Kafka's clients log in with each of their connections, and each client opens several connections to a server. A password that
-bcrypt has matched is therefore recognized for ten minutes by its HMAC, whose key never leaves this process. A changed password
-has another hash, so that the old password is not recognized. A wrong password always costs a bcrypt.
+Kafka clients log in on every connection, and each client opens several connections. A password that bcrypt has matched is
+therefore recognized for ten minutes by its HMAC, whose key never leaves this process. A password change also changes the hash, so
+that the old password is not recognized. A wrong password always takes a bcrypt computation.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _MOST_MATCHED: Final = 10_000
 
 
 class Passwords:
-    """Hashes and checks passwords; any thread.
+    """Hashes and checks passwords; thread-safe.
 
     Args:
-        rounds: The logarithm of bcrypt's rounds, 4 to 31.
+        rounds: Base-2 logarithm of bcrypt's rounds, 4 to 31.
     """
 
     def __init__(self, rounds: int, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -43,7 +43,7 @@ class Passwords:
         self._dummy_hash = f"$2b${rounds:02d}${'.' * 53}"
 
     def hash(self, password: str) -> str:
-        """Return a password's hash."""
+        """Return the hash of a password."""
         import bcrypt
 
         return bcrypt.hashpw(_digest(password), bcrypt.gensalt(self._rounds)).decode()
@@ -52,7 +52,7 @@ class Passwords:
         """Return whether a password matches a hash.
 
         Args:
-            kept: The result of hash(); None (an unknown user) takes as long as a wrong password and never matches.
+            kept: The result of hash(). None (unknown user) never matches, and takes as long as a wrong password.
         """
         import bcrypt
 
@@ -66,7 +66,7 @@ class Passwords:
         return is_right
 
     def _is_matched(self, kept: str, tag: bytes) -> bool:
-        """Return whether bcrypt has matched this password and hash a short time ago."""
+        """Return whether bcrypt has recently matched this password and hash."""
         with self._lock:
             known, until_s = self._matched.get(kept, (b"", 0.0))
         return hmac.compare_digest(known, tag) and self._clock_s() < until_s

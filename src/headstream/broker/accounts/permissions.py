@@ -1,7 +1,7 @@
 """Rights: the operations that a user's permissions allow.
 
-Any one permission in an operation's row of the table allows it: a global permission, or a permission for the stream or the
-topic. Nothing else is required: `poll_messages` alone allows polls.
+An operation is allowed if the user has at least one permission of the operation's row: a global permission, or a permission for
+the stream or the topic. No other permission is required: `poll_messages` alone allows polls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headstream.errors import HeadstreamError
 
 
 class _Row(NamedTuple):
-    """Permissions, each of which allows an operation."""
+    """Permissions; each permission alone allows the operation."""
 
     everywhere: str
     stream: str = ""
@@ -47,9 +47,9 @@ _NOTHING: Final[frozenset[str]] = frozenset()
 
 
 class Rights:
-    """The rights of one user; each method returns if the operation is allowed, else raises PermissionDeniedError (41).
+    """The rights of one user. Each method raises PermissionDeniedError (41) if the operation is not allowed.
 
-    Streams and topics are given by id, as in the permissions.
+    Streams and topics are identified by id, as in the permissions.
     """
 
     __slots__ = ("_everywhere", "_sees_everything", "_streams", "_topics", "_user_id")
@@ -73,12 +73,12 @@ class Rights:
         self._check("read the server")
 
     def read_users(self, user_id: int = 0) -> None:
-        """Read a user, always allowed for oneself; 0 is all users."""
+        """Read a user (0: all users); users can always read themselves."""
         if user_id != self._user_id:
             self._check("read users")
 
     def manage_users(self, user_id: int = 0) -> None:
-        """Create, change and delete users; with a user's id, the operations allowed to that user itself."""
+        """Create, change and delete users; with `user_id`, the operations that users can do for themselves."""
         if user_id != self._user_id:
             self._check("manage users")
 
@@ -87,11 +87,11 @@ class Rights:
         self._check("list streams")
 
     def read_stream(self, stream: int) -> None:
-        """Look at a stream."""
+        """Read a stream."""
         self._check("read the stream", stream)
 
     def create_stream(self) -> None:
-        """Make streams."""
+        """Create streams."""
         self._check("create streams")
 
     def manage_stream(self, stream: int) -> None:
@@ -123,7 +123,7 @@ class Rights:
         self._check("send", stream, topic)
 
     def set_state(self, stream: int, topic: int) -> None:
-        """Set the states of messages of a topic: poisoned or unavailable messages are not delivered by default."""
+        """Set the states of a topic's messages; by default, poisoned and unavailable messages are not delivered."""
         self._check("set states", stream, topic)
 
     def send_somewhere(self) -> None:
@@ -137,11 +137,11 @@ class Rights:
             self._check("poll")
 
     def may_see(self, stream: int = 0) -> bool:
-        """Return whether this user can read the topics of a stream (0: the streams), which requires any right to all of them."""
+        """Return whether the user can read all topics of a stream (0: all streams)."""
         return self._sees_everything or bool(self._streams.get(stream))
 
     def unknown(self) -> HeadstreamError:
-        """Return the error (41) for a user without any right to a stream or topic, existing or not."""
+        """Return the error (41) for a user without rights to a stream or topic, whether it exists or not."""
         return refusal(
             Status.UNAUTHORIZED,
             f"user {self._user_id} has no permission for that stream or topic, or it does not exist",

@@ -2,12 +2,12 @@
 
     verifiers    for SHA-256, then SHA-512:   iterations u32 | salt 16 | stored key | server key      big-endian
 
-    client       n,,n=alice,r=NONCE                         the gs2 header, the name, its nonce
+    client       n,,n=alice,r=NONCE                         the gs2 header, the user name, the client's nonce
     server       r=NONCEMORE,s=SALT,i=ITERATIONS
     client       c=biws,r=NONCEMORE,p=PROOF                 the gs2 header in base64, the proof of the password
-    server       v=SIGNATURE                                the proof that the server knows the verifier
+    server       v=SIGNATURE                                the proof that the server has the verifier
 
-A verifier cannot log in, but it allows guesses at the rate of PBKDF2, which is higher than for bcrypt.
+A stolen verifier does not allow a login, but allows password guesses at the rate of PBKDF2, which is higher than for bcrypt.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Verifier(NamedTuple):
 
 
 def make_verifiers(password: str) -> bytes:
-    """Return the verifiers of a password to store, in 20 ms; it is encoded in UTF-8, not normalized, as by Kafka's clients."""
+    """Return the verifiers of a password, for storage; takes 20 ms. As in Kafka clients, the password is not normalized."""
     parts = []
     for name in SCRAM_HASHES.values():
         salt = os.urandom(SALT_BYTES)
@@ -59,7 +59,7 @@ def make_verifiers(password: str) -> bytes:
 
 
 def find_verifier(stored: bytes, mechanism: str) -> Verifier:
-    """Return the verifier of a mechanism of SCRAM_HASHES from the result of make_verifiers()."""
+    """Return the verifier for a mechanism (of SCRAM_HASHES) from the result of make_verifiers()."""
     at = 0
     for known, name in SCRAM_HASHES.items():
         size = hashlib.new(name).digest_size
@@ -68,14 +68,14 @@ def find_verifier(stored: bytes, mechanism: str) -> Verifier:
             keys = at + _HEAD.size
             return Verifier(iterations, salt, stored[keys : keys + size], stored[keys + size : keys + 2 * size])
         at += _HEAD.size + 2 * size
-    raise AssertionError(f"{mechanism} is not a SCRAM mechanism")
+    raise AssertionError(f"{mechanism} is not a supported SCRAM mechanism")
 
 
 class ScramLogin:
     """One login, message by message.
 
     Args:
-        find: Returns the verifier of a user. For a user without a verifier it returns a verifier that no password matches.
+        find: Returns the verifier of a user; for a user without a verifier, a verifier that no password matches.
         nonce: The server's part of the nonce, printable ASCII without commas.
     """
 
@@ -88,7 +88,7 @@ class ScramLogin:
         self.username = ""
 
     def begin(self, message: bytes) -> bytes:
-        """Return the response to the first message; AuthenticationError (42): it is invalid or requests too much work."""
+        """Return the response to the first message; AuthenticationError (42) if it is invalid or requests too many iterations."""
         found = _FIRST.fullmatch(_text(message))
         if found is None or "=" in _NAME_ESCAPE.sub(lambda each: "" if each[1] else "=", found[4]):
             raise _invalid("the first message of SCRAM is invalid")
@@ -106,7 +106,7 @@ class ScramLogin:
         return reply
 
     def end(self, message: bytes) -> bytes | None:
-        """Return the response to the last message, None for a wrong password; AuthenticationError (42): it is invalid."""
+        """Return the response to the last message; None if the password is wrong. AuthenticationError (42) if invalid."""
         found = _FINAL.fullmatch(_text(message))
         if found is None or self._verifier is None:
             raise _invalid("the last message of SCRAM is invalid")

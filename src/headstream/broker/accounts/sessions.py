@@ -1,7 +1,7 @@
-"""Sessions: the connected clients, their users and times.
+"""Sessions: connected clients with their users and times.
 
-A session is one connection, and over HTTP one request. State that belongs to a connection ends with it:
-its owner registers a callback with `on_close`.
+A session is one connection or, over HTTP, one request. Owners of state that belongs to a connection register a callback with
+`on_close` to remove the state.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from headstream.core.wire.statuses import Status
 
 
 def client_id_of(address: str) -> int:
-    """Return the id of a client, unsigned 32-bit: the hash of its address, as in `127.0.0.1:54321` or `[::1]:54321`."""
+    """Return the id of a client, unsigned 32-bit: the hash of its address, such as `127.0.0.1:54321` or `[::1]:54321`."""
     return xxhash.xxh32_intdigest(address.encode())
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One client from connect to disconnect; it runs one command at a time.
+    """One client from connect to disconnect; runs one command at a time.
 
     Args:
         client_id: Unsigned 32-bit; 0 over HTTP.
         address: The peer's `host:port`.
-        user_id: The logged-in user, 0 before the login.
-        generation: The user's generation at login; the session is invalid once it differs.
-        is_extended: Whether the client knows Headstream's own commands and statuses.
-        pinged_s: Time of the last ping or of the connect; monotonic seconds.
-        is_stale: Whether its heartbeat timed out: its commands are rejected.
+        user_id: The logged-in user; 0 before the login.
+        generation: The user's generation at login; the session becomes invalid when the user's generation changes.
+        is_extended: Whether the client supports Headstream's own commands and statuses.
+        pinged_s: Time of the last ping or of the connection; monotonic seconds.
+        is_stale: Whether the client's heartbeat timed out, so that its commands are rejected.
         is_ended: Whether to close the connection after the response.
-        poll_bytes: About the largest size of a poll's response now, bytes; set by the transport.
-        last_user_id: The user of the last login, also after a logout; 0 before the first.
-        token_id: The access token of a request over HTTP, or empty.
-        server_address: The `host:port` of the server that the client has reached.
+        poll_bytes: Current approximate maximum size of a poll's response, bytes; set by the transport.
+        last_user_id: The user of the last login, even after a logout; 0 before the first login.
+        token_id: The id of an HTTP request's access token, or empty.
+        server_address: The server's `host:port` to which the client has connected.
     """
 
     client_id: int
@@ -59,7 +59,7 @@ class Session:
 
     @classmethod
     def over_http(cls, address: str, user_id: int = 0, generation: int = 0, token_id: str = "") -> Session:
-        """Return the session of one request over HTTP, which is not listed as a client; `user_id` is 0 without a token."""
+        """Return the session of one HTTP request, which is not listed as a client; `user_id` is 0 if there is no token."""
         return cls(0, address, None, user_id, generation, is_extended=True, token_id=token_id)
 
     @property
@@ -68,7 +68,7 @@ class Session:
         return self.user_id or self.address.rpartition(":")[0]
 
     def check_alive(self) -> None:
-        """Reject (30) a session whose heartbeat timed out."""
+        """Raise the error (30) for a session whose heartbeat timed out."""
         if self.is_stale:
             raise refusal(Status.STALE_CLIENT, "the client's heartbeat timed out", advice="Connect and log in again")
 
@@ -83,11 +83,11 @@ class Sessions:
         self._listeners: list[Callable[[Session], None]] = []
 
     def on_close(self, listener: Callable[[Session], None]) -> None:
-        """Register a function to call with each session that ends."""
+        """Register a function that is called with each session that ends."""
         self._listeners.append(listener)
 
     def open(self, address: str, transport: TransportKind = TransportKind.TCP) -> Session:
-        """Return the session of a new connection from the peer `address`, `host:port`."""
+        """Return the session for a new connection from the peer `address` (`host:port`)."""
         session = Session(client_id_of(address), address, transport, pinged_s=self._monotonic())
         with self._lock:
             while session.client_id in self._sessions or not session.client_id:  # two addresses with the same hash
@@ -118,7 +118,7 @@ class Sessions:
             return [session for _, session in sorted(self._sessions.items())]
 
     def sweep(self, silent_s: float) -> builtins.list[Session]:
-        """Mark the sessions without a ping for this many seconds as stale, end them, and return them."""
+        """Mark the sessions without a ping for `silent_s` seconds as stale and end them; return these sessions."""
         silent_since = self._monotonic() - silent_s
         stale = [session for session in self.list() if session.pinged_s < silent_since]
         for session in stale:

@@ -1,7 +1,7 @@
-"""Tokens: personal access tokens, which replace passwords in programs, and revoked HTTP access tokens.
+"""Tokens: personal access tokens (used by programs instead of passwords) and revoked HTTP access tokens.
 
-A personal access token is shown once, when it is created. Only its SHA-256 is stored, which is enough: 50 random bytes
-cannot be guessed.
+A personal access token is shown once, when it is created. Only its SHA-256 is stored; a stronger hash is not needed, because 50
+random bytes cannot be guessed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Tokens:
     """The tokens of all users; thread-safe.
 
     Args:
-        catalog: The log's; this process is its writer.
+        catalog: The log's catalog; this process must be its writer.
         clock_us: Returns the time, microseconds since 1970 UTC.
     """
 
@@ -43,15 +43,15 @@ class Tokens:
         self._revoked = accounts.list_revoked(catalog)  # cached here: each HTTP request checks it
 
     def create(self, user_id: int, name: str, lifetime_us: int | None = None) -> str:
-        """Create a token and return it: 68 characters, which cannot be shown again.
+        """Create a token and return it: 68 characters, which cannot be retrieved later.
 
         Args:
             name: 3 to 30 bytes.
-            lifetime_us: Microseconds; None is unlimited.
+            lifetime_us: Lifetime, microseconds; None: unlimited.
 
         Raises:
             LimitError: the user has the maximum number of tokens (52).
-            AlreadyExistsError: the user has a token of that name (51).
+            AlreadyExistsError: the user has a token with this name (51).
         """
         token = base64.b64encode(self._entropy(_RANDOM_BYTES)).decode()
         expires_us = None if lifetime_us is None else min(self._clock_us() + lifetime_us, _LAST_US)
@@ -82,7 +82,7 @@ class Tokens:
             accounts.delete_token(self._catalog, user_id, name)
 
     def verify(self, token: str) -> int:
-        """Return the id of a token's user; NotFoundError (20): unknown token, AuthenticationError (54): expired."""
+        """Return the user id of a token; NotFoundError (20) if unknown, AuthenticationError (54) if expired."""
         record = accounts.find_token(self._catalog, _hash(token))
         if record is None:
             raise refusal(Status.RESOURCE_NOT_FOUND, "there is no such token", advice="Create one, or use another")
@@ -93,7 +93,7 @@ class Tokens:
         return record.user_id
 
     def revoke(self, token_id: str, expires_s: int) -> bool:
-        """Durably revoke an HTTP access token, and return whether it was valid; `expires_s`: since 1970 UTC."""
+        """Durably revoke an HTTP access token; return whether it was valid. `expires_s`: expiry, seconds since 1970 UTC."""
         expires_us = min(expires_s * 1_000_000, _LAST_US)
         with self._lock:
             if token_id in self._revoked:

@@ -1,7 +1,7 @@
-"""Users: their names, passwords and permissions.
+"""Users: names, passwords and permissions.
 
-User 1 is root: it is created by the log's first server, has every permission and cannot be deleted. This process is the
-log's writer, so all users are cached here; each change is stored in the catalog before it takes effect.
+User 1 is root, which is created by the log's first server, has every permission and cannot be deleted. All users are cached,
+because this process is the log's writer; each change is stored in the catalog before it takes effect.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class User:
     """One user.
 
     Args:
-        permissions: The user's permissions; None grants only the rights of every user.
-        rights: Replaced after each change of the permissions.
-        kept_token_id: The HTTP access token that changed its password last; empty for none.
+        permissions: The user's permissions; None grants only the rights that all users have.
+        rights: The user's rights; replaced after each change of the permissions.
+        kept_token_id: Id of the HTTP access token with which the password was last changed; empty if there is none.
     """
 
     record: UserRecord
@@ -54,17 +54,17 @@ class User:
 
 
 class Users:
-    """All users of a server; thread-safe. Calls that hash or check a password are slow, see passwords.py.
+    """All users of a server; thread-safe. Calls that hash or check a password are slow; see passwords.py.
 
     Args:
-        catalog: The log's; this process is its writer.
-        settings: Root's initial name and password, and the cost of a password hash.
+        catalog: The log's catalog; this process must be its writer.
+        settings: Provides root's initial name and password, and the cost of a password hash.
 
     Attributes:
         known: All users by id, in the order of their ids; replaced after each change.
 
     Raises:
-        InvalidInputError: there are no users yet, and root's name (43) or password (44) is invalid.
+        InvalidInputError: there are no users yet and root's name (43) or password (44) is invalid.
     """
 
     def __init__(self, catalog: Catalog, settings: ServerSettings, now_us: int) -> None:
@@ -88,11 +88,11 @@ class Users:
         return user_id in self.known
 
     def is_good(self, user_id: int, generation: int, token_id: str = "") -> bool:
-        """Return whether a session or token of a user's generation is still valid; `token_id` is empty for a connection."""
+        """Return whether a session or token with a user's generation is still valid; `token_id` is empty for a connection."""
         return self.generation_of(user_id, generation, token_id) is not None
 
     def generation_of(self, user_id: int, generation: int, token_id: str = "") -> int | None:
-        """Return the user's generation if a session or token is still valid, else None; arguments as for is_good()."""
+        """Return the user's generation if a session or token is still valid, else None; for arguments see is_good()."""
         user = self.known.get(user_id)
         if user is None or not user.record.is_active:
             return None
@@ -115,7 +115,7 @@ class Users:
         return user
 
     def rights(self, user_id: int) -> Rights:
-        """Return a user's rights, the same object until they change; AuthenticationError (40) after its deletion."""
+        """Return a user's rights, the same object until they change; AuthenticationError (40) if the user was deleted."""
         user = self.known.get(user_id)
         if user is None:
             raise refusal(Status.UNAUTHENTICATED, "the user was deleted", advice="Log in as another one")
@@ -127,7 +127,7 @@ class Users:
         Args:
             name: 3 to 50 bytes.
             password: 3 to 100 bytes.
-            permissions: The user's permissions; None grants only the rights of every user.
+            permissions: The user's permissions; None grants only the rights that all users have.
 
         Raises:
             AlreadyExistsError: the name is taken (46).
@@ -146,11 +146,11 @@ class Users:
         return user
 
     def update(self, named: Identifier, *, name: str | None = None, is_active: bool | None = None) -> None:
-        """Change a user's name or status; None leaves it. Deactivation invalidates its sessions and tokens.
+        """Change a user's name or status; None leaves it unchanged. Deactivation invalidates the user's sessions and tokens.
 
         Raises:
             NotFoundError: the user does not exist (20).
-            AlreadyExistsError: another user has that name (46).
+            AlreadyExistsError: another user has this name (46).
         """
         with self._lock:
             record = self.get(named).record
@@ -163,7 +163,7 @@ class Users:
             self._put(record)
 
     def set_permissions(self, named: Identifier, permissions: Permissions | None) -> None:
-        """Set a user's permissions; None revokes all.
+        """Set a user's permissions; None revokes all permissions.
 
         Raises:
             NotFoundError: the user does not exist (20).
@@ -180,12 +180,12 @@ class Users:
             self._put(replace(record, permissions=_to_bytes(permissions)))
 
     def change_password(self, named: Identifier, current: str, new: str, kept_token_id: str = "") -> User:
-        """Change a user's password, and return the user: its tokens are deleted and its sessions invalid.
+        """Change a user's password, delete the user's tokens and invalidate the user's sessions; return the user.
 
         Args:
             named: The user, by id or name.
-            kept_token_id: The HTTP access token of the request; if it belongs to the user, it stays valid until it expires or
-                the server stops. Empty for none.
+            kept_token_id: Id of the request's HTTP access token, or empty. If the token belongs to the user, it stays valid until
+                it expires or the server stops.
 
         Raises:
             NotFoundError: the user does not exist (20).
@@ -203,7 +203,7 @@ class Users:
             return self._put(changed, without_tokens=True, kept_token_id=kept_token_id)
 
     def delete(self, named: Identifier) -> User:
-        """Delete a user with its tokens, and return the deleted user.
+        """Delete a user and its tokens; return the deleted user.
 
         Raises:
             NotFoundError: the user does not exist (20).
@@ -218,7 +218,7 @@ class Users:
         return user
 
     def verify(self, name: str, password: str) -> User:
-        """Return a user; an unknown name takes as long. AuthenticationError: inactive (47), wrong name or password (42)."""
+        """Return the user; unknown names take as long. AuthenticationError: inactive (47), wrong name or password (42)."""
         user = self.find(name)
         if user is not None:
             self.check_active(user)
@@ -232,7 +232,7 @@ class Users:
         return make_verifiers(password) if self._stores_scram else None
 
     def _add_verifiers(self, user: User, password: str) -> None:
-        """Store the verifiers of a user's password, unless the password was changed meanwhile."""
+        """Store the verifiers of a user's password unless the password was changed meanwhile."""
         scram = make_verifiers(password)
         with self._lock:
             now = self.known.get(user.id)
@@ -240,7 +240,7 @@ class Users:
                 self._put(replace(now.record, scram=scram))
 
     def verifier(self, name: str, mechanism: str) -> Verifier:
-        """Return a user's verifier or, if there is none, a verifier that no password matches."""
+        """Return a user's verifier; if there is none, a verifier that no password matches."""
         user = self.find(name)
         if user is not None and user.record.scram is not None:
             return find_verifier(user.record.scram, mechanism)
@@ -250,7 +250,7 @@ class Users:
         return Verifier(ITERATIONS, salt, nothing, nothing)
 
     def check_active(self, user: User) -> None:
-        """Reject (47) an inactive user."""
+        """Raise the error (47) for an inactive user."""
         if not user.record.is_active:
             raise refusal(
                 Status.USER_INACTIVE, f"user {user.record.name!r} is inactive", advice="Ask an administrator to activate it"

@@ -1,1 +1,1 @@
-"""Handlers of commands: a file a noun, as in headstream.core.wire.commands; dispatch.py calls them."""
+"""Handlers of commands, called by dispatch.py; modules as in headstream.core.wire.commands."""

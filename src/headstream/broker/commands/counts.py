@@ -1,10 +1,10 @@
 """Descriptions of streams, topics and partitions for clients: settings and sizes.
 
-A size counts the stored messages: 45 bytes, headers and payload each, plus 24 bytes for every thousand messages of a
-partition. Iggy's server counts its batches in the same way, and its clients expect such sizes.
+A size is computed as in Iggy's server, because Iggy clients expect such sizes: per stored message 45 bytes, headers and payload;
+plus 24 bytes per thousand messages of a partition.
 
-Counting a partition opens its files, so counts are cached until this process, the log's only writer, appends to the partition or
-removes its segments. A request for an unchanged topic opens no files.
+Counting opens the partition's files, so counts are cached until this process, the log's only writer, appends to the partition or
+removes segments. A request for an unchanged topic opens no files.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class TopicCounts(NamedTuple):
     """The counts of a topic.
 
     Args:
-        changes: The state of its partitions at the time of counting; see Log.changes().
-        created_us: Creation times of its partitions, which distinguish them from deleted partitions of the same numbers.
+        changes: The state of the topic's partitions at the time of counting; see Log.changes().
+        created_us: Creation times of the partitions, which distinguish them from deleted partitions with the same numbers.
     """
 
     partitions: tuple[PartitionInfo, ...]
@@ -53,7 +53,7 @@ class TopicCounts(NamedTuple):
 
 
 class CountsCache:
-    """Caches the counts of a log's partitions; any thread. This process is the log's writer."""
+    """Caches the counts of a log's partitions; thread-safe. This process must be the log's writer."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -61,11 +61,11 @@ class CountsCache:
         self._totals = CachedValue[Totals]()
 
     def partitions(self, topic: TopicRecord) -> tuple[PartitionInfo, ...]:
-        """Return the current partitions of a topic; one that is being purged or deleted is empty."""
+        """Return the current partitions of a topic; partitions that are being purged or deleted are reported as empty."""
         return self.topic(topic).partitions
 
     def topic(self, topic: TopicRecord) -> TopicCounts:
-        """Return the current counts of a topic; recounts the partitions that this process has changed since the last call."""
+        """Return the current counts of a topic; recount the partitions that this process has changed since the last call."""
         changes = self._log.changes(topic)  # first: changes during the count are counted again
         kept = self._kept.get(topic.number)
         if kept is not None and kept.created_us != topic.partitions_created_us:
@@ -89,7 +89,7 @@ class CountsCache:
         return made
 
     def totals(self, snapshot: Snapshot) -> Totals:
-        """Return the totals of a log; one thread counts, and other threads wait for its result."""
+        """Return the totals of a log; one thread counts while other threads wait for the result."""
         return self._totals.get(lambda: self._count(snapshot))
 
     def _count(self, snapshot: Snapshot) -> Totals:

@@ -1,4 +1,4 @@
-"""Deliveries of groups: unfinished messages, steps, and views; all need the right to poll, dead letters the right to send."""
+"""Deliveries of groups: unfinished messages, steps, views. Required: the right to poll, and to send for dead letters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OfGroup: TypeAlias = GetDeliveries | SettleDeliveries | GetGroupDeliveries | Ge
 
 
 def find_group_of(server: Dispatcher, session: Session, command: _OfGroup) -> tuple[FoundTopic, str]:
-    """Return the topic and the group's name of a command, after checking the rights."""
+    """Check the rights for a command; return its topic and group name."""
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).poll(target.stream.id, target.topic.id)
     name = command.group if isinstance(command.group, str) else find_group(target.topic, command.group).name
@@ -41,7 +41,7 @@ def find_group_of(server: Dispatcher, session: Session, command: _OfGroup) -> tu
 
 
 def find_dead_letter(server: Dispatcher, session: Session, text: str) -> TopicName | None:
-    """Return the dead-letter topic of a command, after checking the right to send there; None if there is none."""
+    """Check the right to send to a command's dead-letter topic; return the topic, or None if there is none."""
     if not text:
         return None
     name = TopicName.parse(text)
@@ -62,7 +62,7 @@ def get_deliveries(server: Dispatcher, session: Session, command: GetDeliveries)
 
 
 def settle_deliveries(server: Dispatcher, session: Session, command: SettleDeliveries) -> SettledDeliveries:
-    """Record steps of messages of a group, and commit its offset."""
+    """Record delivery steps of a group's messages, and commit the group's offset."""
     target, name = find_group_of(server, session, command)
     check_partition(target, command.partition)
     member = None if command.member_id is None else server.members.find(session, command.member_id)

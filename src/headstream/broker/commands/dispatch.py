@@ -1,8 +1,8 @@
-"""Dispatcher: a session's command in, its reply out.
+"""Dispatcher: handles the commands of sessions.
 
-    stale (30) -> an extension for a client that does not know extensions (3) -> not logged in (40) -> the noun's handler
+    stale session (30) -> extension without client support (3) -> not logged in (40) -> the command's handler
 
-Decoding (3) and validation happen before, where the command is made; the handler checks existence and permission.
+Commands are decoded (3) and validated before; the handler checks existence and permission.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from headstream.log.catalog.records import TopicRecord
 
 
 class Balance:
-    """The next partition of each topic, round robin: one send, one partition; any thread."""
+    """The next partition of each topic, round robin: each send goes to the next partition; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,14 +57,14 @@ class Balance:
         return partition if partition <= topic.partitions else 1
 
     def next(self, topic: TopicRecord) -> int:
-        """Return the next partition and advance: from 1 to the last, then 1 again."""
+        """Return the next partition and advance; after the last partition, continue at 1."""
         with self._lock:
             partition = self.peek(topic)
             self._next[topic.stream_number, topic.id] = partition + 1
         return partition
 
     def forget(self, stream_number: int, topic_id: int | None = None) -> None:
-        """Reset a topic of this id, or all topics of a stream, after a deletion."""
+        """Reset the topic with an id, or all topics of a stream, after a deletion."""
         with self._lock:
             for key in [key for key in self._next if key[0] == stream_number and topic_id in (None, key[1])]:
                 del self._next[key]
@@ -88,13 +88,13 @@ class CommandRow(NamedTuple):
     """A row of the table of commands: the handler of a command and its cost.
 
     Args:
-        is_slow: Whether it can delay other requests: it reads many files, syncs, changes the catalog (which is synced) or waits
-            for such a change, or hashes a password. Over TCP and QUIC a worker thread runs it.
-        is_quick: Whether it neither reads many files nor waits for the disk: the event loop runs it, over HTTP too.
-        threads: The group of worker threads that runs it.
-        is_read: Whether its reply contains messages, limited by the memory available.
-        is_append: Whether it appends messages: it is slow if the topic syncs each send.
-        waits: Whether it can wait for messages.
+        is_slow: Whether the command can delay other requests, because it reads many files, syncs, changes the catalog (which is
+            synced), waits for such a change, or hashes a password. Over TCP and QUIC, a worker thread runs it.
+        is_quick: Whether the command neither reads many files nor waits for the disk, so that the event loop can run it.
+        threads: The group of worker threads that runs the command.
+        is_read: Whether the reply contains messages, whose size is limited by the available memory.
+        is_append: Whether the command appends messages, so that it is slow if the topic syncs each send.
+        waits: Whether the command can wait for messages.
     """
 
     handler: Handler
@@ -107,21 +107,21 @@ class CommandRow(NamedTuple):
 
 
 class Dispatcher:
-    """Handles commands; any thread, one command of a session at a time.
+    """Handles commands; thread-safe, but each session runs one command at a time.
 
-    Creating it makes this process the log's writer, and creates the log and its root user if they are missing.
+    Creating a Dispatcher makes this process the log's writer, and creates the log and the root user if missing.
 
     Args:
-        broker: Closed by its creator.
+        broker: The broker, which the caller closes.
 
     Attributes:
-        poll_bytes: Approximate maximum bytes of one poll's reply. A transport lowers it while too many replies wait for clients
-            that do not read them, so that every poll returns less.
-        audit: Appends a row for each transition of deliveries, or None.
+        poll_bytes: Approximate maximum size of one poll's reply, bytes. A transport lowers the value while too many replies wait
+            for clients that do not read them.
+        audit: Appends an audit row for each transition of a delivery, or None.
 
     Raises:
         LogLockedError: another process is the writer.
-        InvalidInputError: root's name or password is invalid, and there is no root yet.
+        InvalidInputError: there is no root user yet and root's name or password is invalid.
     """
 
     def __init__(self, broker: Broker, settings: ServerSettings, handlers: dict[type[Command[Any]], Handler]) -> None:
@@ -151,7 +151,7 @@ class Dispatcher:
         self.members.end(session)
 
     def answer(self, session: Session, command: Command[_R]) -> _R:
-        """Return the reply to a validated command, or raise its HeadstreamError; wire.refusals.status_of() returns the status."""
+        """Return the reply to a validated command, or raise a HeadstreamError (wire.refusals.status_of() returns its status)."""
         entry = command.entry()
         handler = self._handlers.get(type(command))
         if handler is None:
@@ -166,7 +166,7 @@ class Dispatcher:
         return reply
 
     def admit(self, session: Session, entry: CodeEntry) -> None:
-        """Raise HeadstreamError (30, 3, or 40, or the entry's own) for a command that a session has no right to send."""
+        """Raise HeadstreamError (30, 3, 40, or an error of `entry`) for a command that a session has no right to send."""
         if not entry.needs_login:
             return
         session.check_alive()
@@ -178,8 +178,8 @@ class Dispatcher:
     def disclosed(self, session: Session, command: Command[Any], error: HeadstreamError) -> HeadstreamError:
         """Return the error that the client receives.
 
-        Only users with a right to all streams or topics receive an error about a missing name. For all other
-        users a missing name and a forbidden name give the same error, so that they cannot probe names.
+        Only users with a right to all streams or topics receive errors about missing names. All other users receive the same
+        error for missing and forbidden names, so that they cannot probe names.
         """
         if not session.user_id or not isinstance(error, (StreamNotFoundError, TopicNotFoundError)):
             return error
@@ -191,14 +191,14 @@ class Dispatcher:
         return error if rights.may_see(stream) else rights.unknown()
 
     def most_polled_bytes(self, session: Session) -> int:
-        """Return the approximate maximum bytes of one poll's reply to a session."""
+        """Return the approximate maximum size of one poll's reply to a session, bytes."""
         most_bytes = min(self.poll_bytes, session.poll_bytes)
         if session.transport is TransportKind.QUIC and not session.is_extended:
             return min(most_bytes, QUIC_POLL_BYTES)
         return most_bytes
 
     def rights(self, session: Session) -> Rights:
-        """Return the permissions of a session's user: the same object until they change."""
+        """Return the rights of a session's user, the same object until they change."""
         return self.users.rights(session.user_id)
 
     def readable_topic(self, session: Session, stream: Identifier, topic: Identifier) -> FoundTopic:
@@ -208,14 +208,14 @@ class Dispatcher:
         return target
 
     def end_sessions(self, user_id: int, *, but: Session | None = None) -> None:
-        """End all sessions of a user except one."""
+        """End all sessions of a user, except `but`."""
         for session in self.sessions.list():
             if session.user_id == user_id and session is not but:
                 session.is_ended = True
                 self.sessions.close(session)
 
     def sweep(self) -> None:
-        """End idle sessions and remove expired tokens; called periodically."""
+        """End sessions without heartbeats and remove expired tokens; called periodically."""
         heartbeat_us = self.settings.heartbeat_us
         if heartbeat_us is not None:
             self.sessions.sweep(heartbeat_us * _HEARTBEAT_TOLERANCE / 1e6)

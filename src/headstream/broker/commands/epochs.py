@@ -1,10 +1,10 @@
-"""Epochs: batches committed together, exactly once; log/staged/staging.py stores them in files until the commit appends them.
+"""Epochs: batches that are committed together, exactly once. log/staged/staging.py stores the batches until the commit.
 
-Every batch of a part appends to the part's file and closes it again, so that no state is left when a client disconnects.
-A batch contains its position in the file, so a repeated batch, sent because its reply was lost, is stored once.
+Each batch of a part is appended to the part's file, which is then closed, so that no state remains when a client disconnects. A
+batch contains its position in the file, so that a batch that is repeated after a lost reply is stored once.
 
-A writer belongs to the user who first staged or committed for it: other users can neither commit, unstage nor read its epochs.
-The writer of a deleted user belongs to the next user who uses it, so that a job can continue under another user.
+A writer belongs to the user who first staged or committed with its name; other users cannot commit, unstage or read its epochs.
+After this user is deleted, the writer belongs to the next user who uses it, so that a job can continue with a different user.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _MOST_WRITERS: Final = 10_000
 
 
 def _check_names(writer: str, epoch: int, parts: set[str]) -> None:
-    """Refuse names that are not valid for a file and numbers that do not fit the catalog."""
+    """Raise an error for names that are not valid file names and numbers that the catalog cannot store."""
     check_epoch(writer, epoch)
     for part in parts:
         if not _PART.fullmatch(part):
-            raise InvalidInputError(f"{part!r:.60} cannot name a part", advice="Use 1 to 100 letters, digits, hyphens, dots")
+            raise InvalidInputError(f"{part!r:.60} is not a valid part name", advice="Use 1 to 100 letters, digits, - and .")
 
 
 def _check_owner(server: Dispatcher, session: Session, writer: str) -> int | None:
-    """Return the owner of a writer, or None; refuse (41) users without a right to send, and another user's writer."""
+    """Return the owner of a writer, or None; error (41) if the user has no right to send or another user owns the writer."""
     server.rights(session).send_somewhere()
     owner = find_owner(server.catalog, writer)
     if owner is None or owner not in server.users:
@@ -60,7 +60,7 @@ def _check_owner(server: Dispatcher, session: Session, writer: str) -> int | Non
 
 
 def _claim(server: Dispatcher, session: Session, writer: str) -> None:
-    """Assign a writer without an owner to the session's user; refuse (41) another user's."""
+    """Assign a writer without an owner to the session's user; error (41) if another user owns the writer."""
     owner = _check_owner(server, session, writer)
     if owner == session.user_id:
         return
@@ -92,7 +92,7 @@ def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> St
 
 
 def commit_epoch(server: Dispatcher, session: Session, command: CommitEpoch) -> CommittedEpoch:
-    """Append all batches of an epoch, or none if it was committed before; refuse one older than the last."""
+    """Append all batches of an epoch, or none if it was committed before; error if a later epoch was committed."""
     _check_names(command.writer, command.epoch, {batch.part for batch in command.batches})
     _check_owner(server, session, command.writer)  # an epoch without batches is recorded as the writer's last one too
     limits = _check_topics(server, session, command.batches)
@@ -118,7 +118,7 @@ def get_epoch(server: Dispatcher, session: Session, command: GetEpoch) -> Commit
 
 
 def _check_topics(server: Dispatcher, session: Session, batches: Iterable[StagedBatch]) -> dict[str, str]:
-    """Return the limits of the batches' topics, by name; refuse (41, 3007) topics that the session has no right to send to."""
+    """Return the limits of the batches' topics by name; error (41, 3007) if the user has no right to send to a topic."""
     limits: dict[str, str] = {}
     for name, partition in {(batch.topic, batch.partition) for batch in batches}:
         topic = TopicName.parse(name)
@@ -141,7 +141,7 @@ def unstage_parts(server: Dispatcher, session: Session, command: UnstageParts) -
 
 
 def _last_epoch(server: Dispatcher, writer: str) -> int | None:
-    """Return the last completed epoch: for a pending or refused epoch, the epoch before it."""
+    """Return the last completed epoch; if the last epoch is pending or refused, the epoch before it."""
     record = server.broker.backing.log.commits.outcome(writer)
     if record is None:
         return None

@@ -1,10 +1,10 @@
-"""Consumer groups: Iggy's, created in a topic and joined by connections, and Headstream's own, whose members keep partitions.
+"""Consumer groups: Iggy groups, which connections join, and Headstream groups, whose members keep their partitions.
 
-The stored offsets of a group belong to its name: embedded and remote consumers of the group continue from the same
-offsets. Connections and members that keep partitions exclude each other (GROUP_IN_USE), because they divide
-partitions in different ways.
+The stored offsets of a group belong to the group's name, so that embedded and remote consumers continue from the same offsets. A
+group cannot have connections (Iggy) and members (Headstream) at the same time (GROUP_IN_USE), because the two kinds assign
+partitions differently.
 
-Extensions name a group by its name; a number is the id of a group that an Iggy client has created.
+Headstream's commands identify a group by name; a number is the id of a group that an Iggy client has created.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def list_groups(server: Dispatcher, session: Session, command: ListGroups) -> tu
 
 
 def create_group(server: Dispatcher, session: Session, command: CreateGroup) -> GroupDetails:
-    """Create a group; one with committed offsets of that name continues from them."""
+    """Create a group; if offsets are committed for its name, the group continues from these offsets."""
     log = server.broker.backing.writable_log()
     with log.administration:
         target = _permitted(server, session, command)
@@ -105,7 +105,7 @@ def create_group(server: Dispatcher, session: Session, command: CreateGroup) -> 
             raise refusal(status, f"the consumer group {command.id} already exists", where=str(target.topic.name))
         if len(target.topic.groups) >= server.settings.most_consumers:
             raise ConsumersLimitError(
-                f"the topic has {server.settings.most_consumers} consumer groups, which is the limit for one topic",
+                f"the topic already has {server.settings.most_consumers} consumer groups, which is the limit for one topic",
                 where=str(target.topic.name),
                 advice="Delete groups that are not needed, or raise headstream.max_consumers_per_user",
             )
@@ -114,7 +114,7 @@ def create_group(server: Dispatcher, session: Session, command: CreateGroup) -> 
 
 
 def delete_group(server: Dispatcher, session: Session, command: DeleteGroup) -> None:
-    """Delete a group with its members and stored offsets; of a group that was never created, delete its stored offsets."""
+    """Delete a group with its members and stored offsets; for a group that was never created, only the offsets."""
     with server.broker.backing.writable_log().administration:
         if session.is_extended and isinstance(command.group, str):
             target = server.lookup.topic(command.stream, command.topic)
@@ -144,7 +144,7 @@ def leave_group(server: Dispatcher, session: Session, command: LeaveGroup) -> No
 
 
 def sync_group(server: Dispatcher, session: Session, command: SyncGroup) -> GroupAssignment | None:
-    """Return the partitions of the client's connection in a group, or None."""
+    """Return the partitions that a group assigns to the client's connection, or None."""
     target, group = _find(server, session, command)
     found = server.connection_groups.assignment(session.client_id, group_key(target, group), target.topic.partitions)
     return None if found is None else GroupAssignment(*found)
@@ -167,7 +167,7 @@ def list_group_lags(server: Dispatcher, session: Session, command: ListGroupLags
 
 
 def seek_group(server: Dispatcher, session: Session, command: SeekGroup) -> GroupLag:
-    """Set the offsets of a group without members; a missing group is created, so that existing clients can join it."""
+    """Set the offsets of a group without members; a missing group is created, so that Iggy clients can join it."""
     target = server.readable_topic(session, command.stream, command.topic)
     name = _name_of(target, command.group)
     if name not in {made.name for made in target.topic.groups}:
@@ -203,7 +203,7 @@ def report_member(server: Dispatcher, session: Session, command: ReportMember) -
 
 
 def commit_member(server: Dispatcher, session: Session, command: CommitMember) -> GroupGeneration:
-    """Commit a group's next offsets, for one of its members."""
+    """Commit offsets of a group for one of its members."""
     target = server.readable_topic(session, command.stream, command.topic)
     member = server.members.find(session, command.member)
     return GroupGeneration(
@@ -220,7 +220,7 @@ def commit_member(server: Dispatcher, session: Session, command: CommitMember) -
 
 
 def commit_offsets(server: Dispatcher, session: Session, command: CommitOffsets) -> None:
-    """Commit a consumer's next offsets, by partition."""
+    """Commit the offsets of a consumer's next messages, by partition."""
     target = server.readable_topic(session, command.stream, command.topic)
     for partition in command.offsets:
         check_partition(target, partition)
@@ -231,14 +231,14 @@ def commit_offsets(server: Dispatcher, session: Session, command: CommitOffsets)
 
 
 def list_offsets(server: Dispatcher, session: Session, command: ListOffsets) -> CommittedOffsets:
-    """Return a consumer's next offsets, by partition."""
+    """Return the offsets of a consumer's next messages, by partition."""
     target = server.readable_topic(session, command.stream, command.topic)
     consumer = consumer_of(target.topic, command.consumer, must_exist=False)
     return CommittedOffsets(server.broker.offsets.committed(target.topic.name, consumer))
 
 
 def _describe(server: Dispatcher, target: FoundTopic, group: GroupState) -> GroupLag:
-    """Return the details of a group; the connections of Iggy clients that read for it are members too."""
+    """Return the details of a group; connections of Iggy clients are also listed as members."""
     members = {member.id: tuple(member.partitions) for member in group.members}
     for made in target.topic.groups:
         if made.name == group.name:

@@ -1,4 +1,4 @@
-"""Leases of groups with shared partitions; they need the right to poll, dead letters also the right to send."""
+"""Leases of groups with shared partitions; these commands require the right to poll, and for dead letters the right to send."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lease_messages(server: Dispatcher, session: Session, command: LeaseMessages)
 
 
 def settle_leases(server: Dispatcher, session: Session, command: SettleLeases) -> RefusedChanges:
-    """Record steps of leased messages of a group, and commit its offset."""
+    """Record delivery steps of a group's leased messages, and commit the group's offset."""
     target, name = find_group_of(server, session, command)
     check_partition(target, command.partition)
     changes = [

@@ -1,12 +1,12 @@
-"""Messages: Iggy's send, poll and flush; Headstream's fetch, append, wait and states.
+"""Messages: Iggy's commands (send, poll, flush) and Headstream's commands (fetch, append, wait, states).
 
     send    topic found -> permitted -> partition chosen -> appended
     poll    topic found -> permitted -> partition found -> start offset -> stored bytes, unchanged
 
-Iggy clients are served topics with the limits `iggy` only: they cannot read all messages that a `wide` topic can contain (empty
-payloads, null headers), so sends and polls of such a topic are refused (5).
+Iggy clients can only use topics with the limits `iggy`, because they cannot read all messages of `wide` topics (empty payloads,
+null headers). Their sends and polls of `wide` topics are refused (5).
 
-A wait holds no thread: begin_wait() registers a callback, and the command's handler then replies with the current messages.
+A wait blocks no thread: begin_wait() registers a callback, and the command's handler then replies with the current messages.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ JSON_BYTES: Final = 8 << 20
 
 
 def send_messages(server: Dispatcher, session: Session, command: SendMessages) -> AppendedBatch:
-    """Append messages to the partition chosen for them."""
+    """Append messages to the partition that the command determines."""
     try:
         target = server.lookup.topic(command.stream, command.topic)
         server.rights(session).send(target.stream.id, target.topic.id)
@@ -80,7 +80,7 @@ def _choose(server: Dispatcher, target: FoundTopic, command: SendMessages) -> in
 
 
 def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polled:
-    """Return stored messages of a partition; for a group member without partitions, no messages of partition 0."""
+    """Return stored messages of a partition; for a group member without partitions, an empty result for partition 0."""
     if not command.count:
         raise refusal(Status.INVALID_MESSAGES_COUNT, "a poll requests at least one message")
     target = server.lookup.topic(command.stream, command.topic)
@@ -111,7 +111,7 @@ def poll_messages(server: Dispatcher, session: Session, command: PollMessages) -
 
 
 def flush_messages(server: Dispatcher, session: Session, command: FlushMessages) -> None:
-    """Sync a partition to disk. Appended messages are already in the operating system's cache."""
+    """Sync a partition to disk; appended messages are already in the operating system's cache."""
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).send(target.stream.id, target.topic.id)
     partition = check_partition(target, command.partition)
@@ -120,7 +120,7 @@ def flush_messages(server: Dispatcher, session: Session, command: FlushMessages)
 
 
 def check_readable(session: Session, topic: TopicRecord) -> None:
-    """Refuse a wide topic to a client that cannot read every message it can contain."""
+    """Raise an error if the topic has the limits `wide` and the client cannot read all messages of such a topic."""
     if topic.limits is Limits.WIDE and not session.is_extended:
         raise refusal(
             Status.FEATURE_UNAVAILABLE,
@@ -141,13 +141,13 @@ def _writable(server: Dispatcher, session: Session, command: AppendMessages) -> 
 
 
 def searches_states(command: PollMessages | FetchMessages) -> bool:
-    """Return whether a command requests only some unavailable messages, so that the rows up to them must be read."""
+    """Return whether a command requests only unavailable states, so that the state rows must be searched."""
     states = frozenset(getattr(command, "states", ()))
     return bool(states - _AVAILABLE) and not states >= _ALL
 
 
 def fetched(server: Dispatcher, session: Session, command: FetchMessages | FilterMessages, where: Filter | None = None) -> Polled:
-    """Return stored messages of a partition in the requested states that match a filter, without waiting."""
+    """Return a partition's stored messages that are in the requested states and match a filter, without waiting."""
     target = server.readable_topic(session, command.stream, command.topic)
     named = command.consumer
     states = frozenset(command.states) or _AVAILABLE
@@ -166,7 +166,7 @@ def fetched(server: Dispatcher, session: Session, command: FetchMessages | Filte
 
 
 def filtered(server: Dispatcher, session: Session, command: FilterMessages) -> Polled:
-    """Return stored messages of a partition that match a command's filter, without waiting."""
+    """Return a partition's stored messages that match the command's filter, without waiting."""
     return fetched(server, session, command, parse_filter(command.where, command.on_filter_error.name.lower()))
 
 
@@ -183,7 +183,7 @@ def fetch_messages(server: Dispatcher, session: Session, command: FetchMessages)
 
 
 def wait_messages(server: Dispatcher, session: Session, command: WaitMessages) -> WaitResult:
-    """Return whether messages for a waiting client are available now."""
+    """Return whether messages for a waiting client are available."""
     wait = begin_wait(server, session, command, lambda: None)
     try:
         return WaitResult(wait.is_ready)
@@ -194,11 +194,11 @@ def wait_messages(server: Dispatcher, session: Session, command: WaitMessages) -
 def begin_wait(
     server: Dispatcher, session: Session, command: WaitMessages | FetchMessages | PollMessages, on_ready: Callable[[], None]
 ) -> Wait:
-    """Begin a command's wait; check is_ready immediately, and again at every callback.
+    """Start a command's wait; the caller must check is_ready immediately, and again at every callback.
 
     Args:
-        command: A validated command. When it times out, or messages are available, it is handled like any other.
-        on_ready: Called by any thread, which blocks during the call, when messages can be available.
+        command: A validated command. After a timeout, or when messages are available, it is handled like other commands.
+        on_ready: Called when messages may be available, on any thread, which is blocked during the call.
 
     Raises:
         HeadstreamError: the command cannot wait.
@@ -241,7 +241,7 @@ def set_state(server: Dispatcher, session: Session, command: SetState) -> None:
 
 
 def remove_marked(server: Dispatcher, session: Session, command: RemoveMarked) -> RemovedMessages:
-    """Remove marked messages of a partition from the disk: one group of segments."""
+    """Remove marked messages of a partition from the disk, in one group of segments."""
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).manage_topic(target.stream.id, target.topic.id)
     partition = check_partition(target, command.partition)
@@ -250,7 +250,7 @@ def remove_marked(server: Dispatcher, session: Session, command: RemoveMarked) -
 
 
 def list_states(server: Dispatcher, session: Session, command: ListStates) -> tuple[StateChange, ...]:
-    """Return a page of the messages of a partition in states other than `available`."""
+    """Return a page of a partition's messages whose state is not `available`."""
     target = server.readable_topic(session, command.stream, command.topic)
     partition, count = check_partition(target, command.partition), min(command.count or PAGE_STATES, PAGE_STATES)
     changes = server.broker.messages.states(target.topic.name, partition, command.from_offset, count)

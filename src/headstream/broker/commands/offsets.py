@@ -1,6 +1,6 @@
-"""Stored offsets of Iggy clients: a client stores the offset of the last processed message; the log stores the next offset.
+"""Stored offsets of Iggy clients. A client stores the offset of the last processed message; the log stores the next offset.
 
-Storing 0 in an empty partition is accepted, as Iggy's server does, and skips no message.
+As in Iggy's server, storing 0 for an empty partition is accepted; no message is skipped.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from headstream.log.catalog.records import GroupRecord
 
 
 class ConsumerPartition(NamedTuple):
-    """The reader and its partition; 0 for a group member without partitions."""
+    """The reader and its partition; partition 0 for a group member without partitions."""
 
     consumer: OffsetOwner
     partition: int
 
 
 def group_key(target: FoundTopic, group: GroupRecord) -> GroupKey:
-    """Return the key of a group's members."""
+    """Return the key that identifies a group's connections."""
     topic = target.topic
     return GroupKey(topic.stream_number, topic.created_us, target.stream.id, topic.id, group.id)
 
@@ -35,11 +35,11 @@ def group_key(target: FoundTopic, group: GroupRecord) -> GroupKey:
 def find_consumer_partition(
     server: Dispatcher, session: Session, target: FoundTopic, named: ConsumerRef, partition: int, *, is_poll: bool = False
 ) -> ConsumerPartition:
-    """Return the reader and the partition that a consumer or a group member addresses.
+    """Return the reader and the partition that a command of a consumer or group member refers to.
 
     Args:
-        partition: 0 is the first partition for a consumer, and the next partition in turn for a group member.
-        is_poll: Whether a member advances to its next partition.
+        partition: 0: the first partition for a consumer, the next partition in rotation for a group member.
+        is_poll: Whether a group member advances to its next partition.
 
     Raises:
         NotFoundError: 3007, 3008 (polls only), 5000, 5003, or 5006 if the client is not a member.
@@ -64,7 +64,7 @@ def find_consumer_partition(
 
 
 def is_of_another(server: Dispatcher, session: Session, target: FoundTopic, named: ConsumerRef, partition: int) -> bool:
-    """Return whether another connection than the client's owns a partition in the group that the client names."""
+    """Return whether a different connection owns a partition in the group that the client names."""
     if named.kind is ConsumerKind.CONSUMER:
         return False
     members = server.connection_groups.members(group_key(target, find_group(target.topic, named.id)), target.topic.partitions)
@@ -72,7 +72,7 @@ def is_of_another(server: Dispatcher, session: Session, target: FoundTopic, name
 
 
 def check_partition(target: FoundTopic, partition: int) -> int:
-    """Return a partition's number, or refuse (3007) a missing partition."""
+    """Return a partition's number; error (3007) if the partition does not exist."""
     topic = target.topic
     if 1 <= partition <= topic.partitions:
         return partition
@@ -84,7 +84,7 @@ def check_partition(target: FoundTopic, partition: int) -> int:
 
 
 def check_any_partition(target: FoundTopic) -> None:
-    """Refuse (3008) a topic without partitions, as sends and polls do before they choose a partition."""
+    """Raise the error (3008) for a topic without partitions, for sends and polls that choose a partition."""
     if not target.topic.partitions:
         raise refusal(Status.NO_PARTITIONS, f"topic {str(target.topic.name)!r} has no partitions", advice="Create some first")
 

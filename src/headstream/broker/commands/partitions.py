@@ -1,4 +1,4 @@
-"""Partitions and segments, as Iggy clients manage them. The total number of partitions of a topic is limited by the log."""
+"""Iggy's commands for partitions and segments. The log limits the total number of partitions of a topic."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def delete_partitions(server: Dispatcher, session: Session, command: DeleteParti
 
 
 def delete_segments(server: Dispatcher, session: Session, command: DeleteSegments) -> None:
-    """Delete the oldest closed segments of a partition; the active segment stays."""
+    """Delete the oldest closed segments of a partition; the active segment is kept."""
     backing = server.broker.backing
     target = _managed(server, session, command)
     number = check_partition(target, command.partition)

@@ -1,9 +1,9 @@
-"""Requests: the bytes of a request in, the bytes of its response out.
+"""Requests: converts the bytes of a request to the bytes of its response.
 
     decode (3) -> validate (a specific status) -> Dispatcher: stale (30), login (40), the handler -> encode
 
-Errors are raised; wire.refusals converts them for the client. A poll's reply is a head and the stored bytes in pieces, which are
-never joined.
+Errors are raised; wire.refusals converts them for the client. A poll's reply is a list of a head and stored bytes, which are not
+joined to avoid a copy.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def answer_request(
     """Return the body of the response to a request, in pieces.
 
     Args:
-        payload: The frame's payload; not referenced after the return.
+        payload: The frame's payload; not referenced after the call.
     """
     entry = TABLE.get(code)
     if entry is not None and entry.is_extension and not session.is_extended:  # before the payload is decoded
@@ -70,7 +70,7 @@ def answer_request(
 def _read(
     server: Dispatcher, session: Session, command: PollMessages | FetchMessages | FilterMessages, encoding: Encoding
 ) -> list[BytesLike]:
-    """Return a reply without copying its messages."""
+    """Return the reply to a poll without copying the messages."""
     if isinstance(command, PollMessages):
         found = polled(server, session, command)
         head = PolledMessages(found.partition, max(found.end_offset - 1, 0), found.count, b"")
@@ -84,19 +84,19 @@ def _read(
 
 
 def _note_surplus(session: Session, command: Command[Any], surplus: int) -> None:
-    """Log that a request has more bytes than its fields: its author can expect an effect of them."""
+    """Log a request with surplus bytes after its fields, because the client may expect them to have an effect."""
     if surplus:
         fields = {"command": command.entry().name, "bytes": surplus, "address": session.address, "client": session.client_id}
-        _log.debug("bytes after the last field of a request are ignored", extra={"fields": fields})
+        _log.debug("bytes after the last field of a request were ignored", extra={"fields": fields})
 
 
 def is_slow(
     server: Dispatcher, session: Session, code: int, payload: memoryview, encoding: Encoding = CLASSIC, *, is_alone: bool = False
 ) -> bool:
-    """Return whether a worker thread should handle a request, so that it does not delay other requests.
+    """Return whether a worker thread should handle a request, so that the request does not delay other requests.
 
     Args:
-        session: The client's session. Without a login, only login requests are slow: all other requests are refused immediately.
+        session: The client's session. Before the login, only login requests are slow; other requests are refused immediately.
         is_alone: Whether no other client is connected.
     """
     if not session.user_id and code not in _LOGINS:
@@ -117,7 +117,7 @@ def _searches_states(code: int, payload: memoryview, encoding: Encoding) -> bool
 
 
 def _is_synced(server: Dispatcher, payload: memoryview, encoding: Encoding) -> bool:
-    """Return whether an append is to a topic that syncs to disk before it acknowledges; its messages are not decoded."""
+    """Return whether an append's topic syncs to disk before it acknowledges; the messages are not decoded."""
     try:
         reader = Reader(payload, encoding.topic_at)
         stream, topic = IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic")

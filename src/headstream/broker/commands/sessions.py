@@ -1,4 +1,4 @@
-"""Sessions: pings, logins by password and by token, and logouts."""
+"""Sessions: pings, logins with passwords and tokens, and logouts."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def log_in_with_token(server: Dispatcher, session: Session, command: LoginWithTo
 
 
 def log_out(server: Dispatcher, session: Session, command: Logout) -> None:
-    """Log a session out; the connection stays open, but no partition waits for its polls, which are refused now."""
+    """Log a session out and remove it from its groups. The connection stays open, but its polls are refused."""
     session.user_id = 0
     server.leave_groups(session)
 
 
 def become(session: Session, user: User, *, is_extended: bool) -> None:
-    """Set the user of a session, after the login was checked; `is_extended`: it knows Headstream's own commands."""
+    """Set the user of a session after a checked login; `is_extended`: the client supports Headstream's own commands."""
     session.user_id, session.generation = user.id, user.record.generation
     session.last_user_id = user.id
     if session.transport is not None:  # HTTP clients always know extensions

@@ -1,7 +1,6 @@
-"""The diagnostic archive of a server: one text file per entry, built in memory.
+"""Builds the diagnostic archive of a server in memory, with one text file per entry.
 
-It excludes secrets: processes are listed without their arguments, and the configuration is the redacted file that the server
-wrote itself.
+The archive contains no secrets: processes are listed without arguments, and the configuration is the server's redacted file.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def make_archive(log: Log, compression: SnapshotCompression, types: Collection[S
     """Return an archive (ZIP).
 
     Args:
-        compression: Methods that the standard library lacks (zstd, xz) become deflate.
+        compression: Methods that the standard library does not support (zstd, xz) are replaced with deflate.
 
     Raises:
         HeadstreamError: the archive cannot be built (9000).

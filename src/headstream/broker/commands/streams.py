@@ -1,6 +1,6 @@
-"""Streams, as Iggy clients manage them: names of 1 to 255 bytes, ids chosen by the client, renaming.
+"""Iggy's commands for streams: names of 1 to 255 bytes, ids chosen by the client, renaming.
 
-A duplicate name is reported before a duplicate id (1012, 1011).
+A duplicate name (1012) is reported before a duplicate id (1011).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def delete_stream(server: Dispatcher, session: Session, command: DeleteStream) -
 
 
 def update_stream(server: Dispatcher, session: Session, command: UpdateStream) -> None:
-    """Rename a stream; its current name is accepted."""
+    """Rename a stream; renaming it to its current name is accepted."""
     log = server.broker.backing.writable_log()
     with log.administration:
         stream = server.lookup.stream(command.stream)

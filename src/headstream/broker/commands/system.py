@@ -54,7 +54,7 @@ def get_stats(server: Dispatcher, session: Session, command: GetStats) -> Stats:
 
 
 class _System(NamedTuple):
-    """The operating system's figures for this process and the machine."""
+    """Operating-system figures for this process and the machine."""
 
     cpu_usage: float
     total_cpu_usage: float
@@ -72,7 +72,7 @@ _SYSTEM: Final = CachedValue[_System](kept_s=0.2)
 
 
 def _ask_system() -> _System:
-    """Return the current figures; processor usage is since the last call."""
+    """Return the current figures; processor usage is measured since the last call."""
     import psutil
 
     process, memory = _process(), psutil.virtual_memory()
@@ -92,7 +92,7 @@ def _ask_system() -> _System:
 
 
 def measure(server: Dispatcher) -> Stats:
-    """Return statistics of a server; processor and memory figures are cached for a moment."""
+    """Return statistics of a server; processor and memory figures are cached briefly."""
     totals = server.counts.totals(server.lookup.snapshot())
     system = _SYSTEM.get(_ask_system)
     disk = _measure_disk(server.broker.backing.log.root)
@@ -128,7 +128,7 @@ def measure(server: Dispatcher) -> Stats:
 
 
 def _measure_disk(directory: str) -> tuple[int, int]:
-    """Return the size of a directory's disk and its free part, bytes; 0 if they are unknown."""
+    """Return the size and the free space of a directory's disk, bytes; 0 if unknown."""
     try:
         found = shutil.disk_usage(directory)
     except OSError:
@@ -157,7 +157,7 @@ def _number_of(version: str) -> int:
 
 
 def get_me(server: Dispatcher, session: Session, command: GetMe) -> ClientDetails:
-    """Return the requesting client; 100 if the connection has been ended meanwhile."""
+    """Return the requesting client; error (100) if the connection has ended meanwhile."""
     server.rights(session).read_servers()
     if session.transport is None:
         raise refusal(Status.FEATURE_UNAVAILABLE, "a request over HTTP has no connection", advice="Connect over TCP")
@@ -175,7 +175,7 @@ def get_client(server: Dispatcher, session: Session, command: GetClient) -> Clie
 
 
 def list_clients(server: Dispatcher, session: Session, command: ListClients) -> tuple[Client, ...]:
-    """Return all clients, in the order of their numbers."""
+    """Return all clients, in the order of their ids."""
     server.rights(session).read_servers()
     joined = server.connection_groups.of
     return tuple(
@@ -202,7 +202,7 @@ def get_identity(server: Dispatcher, session: Session, command: GetIdentity) -> 
 
 
 def get_cluster(server: Dispatcher, session: Session, command: GetCluster) -> Cluster:
-    """Return this server, at the address that the client has reached, as a cluster of one broker."""
+    """Return this server as a cluster of one broker, with the address to which the client has connected."""
     if not session.server_address:
         raise refusal(Status.FEATURE_UNAVAILABLE, "the server knows no address of its own for this transport", advice="Use TCP")
     host, _, port = session.server_address.rpartition(":")
@@ -211,7 +211,7 @@ def get_cluster(server: Dispatcher, session: Session, command: GetCluster) -> Cl
 
 
 def describe_options(server: Dispatcher, session: Session, command: DescribeOptions) -> tuple[OptionDescription, ...]:
-    """Return the options of topics: streams and users have no options."""
+    """Return the options of topics; streams and users have no options."""
     known = TOPIC_OPTIONS if command.scope is OptionScope.TOPIC else {}
     return tuple(OptionDescription(key, each.kind, each.default, each.about) for key, each in known.items())
 

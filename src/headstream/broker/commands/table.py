@@ -1,4 +1,4 @@
-"""The table of commands, assembled from the rows of each noun, and a dispatcher over it."""
+"""The table of all commands, assembled from the modules of handlers, and its dispatcher."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ ROWS: Final[dict[type[Command[Any]], CommandRow]] = {command: row for module in 
 
 
 def codes_where(is_chosen: Callable[[CommandRow], bool]) -> frozenset[int]:
-    """Return the codes of the commands with rows that match a condition."""
+    """Return the codes of the commands whose rows match a condition."""
     return frozenset(command.code for command, row in ROWS.items() if is_chosen(row))
 
 
 def make_dispatcher(broker: Broker, settings: ServerSettings) -> Dispatcher:
-    """Return a dispatcher of all commands; the broker's creator closes it."""
+    """Return a dispatcher for all commands; the caller closes the broker."""
     return Dispatcher(broker, settings, {command: row.handler for command, row in ROWS.items()})

@@ -1,7 +1,7 @@
-"""Lookup of the streams, topics, groups and consumers that commands name, by number or by name.
+"""Looks up streams, topics, groups and consumers that commands identify by number or name.
 
-The status of a missing object depends on its type and on how it was named: 1009 a stream's number, 1010 its name, 2010 and 2011 a
-topic's, 5000 and 5003 a group's.
+The status of a missing object depends on its type and identifier: stream number 1009, stream name 1010, topic number 2010, topic
+name 2011, group number 5000, group name 5003.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _FoundTopics:
 
 
 class TopicLookup:
-    """Finds streams and topics; caches the results until a stream or topic changes. Any thread."""
+    """Finds streams and topics; caches the results until a stream or topic changes. Thread-safe."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -52,15 +52,15 @@ class TopicLookup:
         return known
 
     def snapshot(self) -> Snapshot:
-        """Return all streams and topics: the same object until one of them changes."""
+        """Return all streams and topics, the same object until a stream or topic changes."""
         return self._log.snapshot()
 
     def has_synced_topics(self) -> bool:
-        """Return whether any topic syncs to disk before it acknowledges."""
+        """Return whether a topic exists that syncs to disk before it acknowledges."""
         return self._now().has_synced
 
     def stream(self, named: Identifier) -> StreamRecord:
-        """Return a stream, or refuse (1009, 1010)."""
+        """Return a stream; error (1009, 1010) if it does not exist."""
         known = self._now()
         stream = known.streams.get(named)
         if stream is None:
@@ -73,7 +73,7 @@ class TopicLookup:
         return stream
 
     def topic(self, stream: Identifier, topic: Identifier) -> FoundTopic:
-        """Return a topic, or refuse (1009, 1010, 2010, 2011)."""
+        """Return a topic; error (1009, 1010, 2010, 2011) if it does not exist."""
         known = self._now()
         target = known.topics.get((stream, topic))
         if target is None:
@@ -89,7 +89,7 @@ class TopicLookup:
 
 
 def find_group(topic: TopicRecord, named: Identifier) -> GroupRecord:
-    """Return a created group of a topic, or refuse (5000, 5003)."""
+    """Return a created group of a topic; error (5000, 5003) if it does not exist."""
     for group in topic.groups:
         if named == (group.name if isinstance(named, str) else group.id):
             return group
@@ -99,10 +99,10 @@ def find_group(topic: TopicRecord, named: Identifier) -> GroupRecord:
 
 
 def consumer_of(topic: TopicRecord, named: ConsumerRef, *, must_exist: bool) -> OffsetOwner:
-    """Return the owner of offsets: a single consumer's number is its name.
+    """Return the owner of offsets; a single consumer's number is used as its name.
 
     Args:
-        must_exist: Whether a group must have been created; otherwise its name is not checked.
+        must_exist: Whether a group must have been created; if not, the group's name is not checked.
     """
     if named.kind == ConsumerKind.CONSUMER:
         return OffsetOwner.named(str(named.id))

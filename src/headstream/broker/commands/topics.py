@@ -1,7 +1,8 @@
-"""Topics: Iggy's commands, and extensions with limits, syncing, retention, compaction, deduplication and summaries.
+"""Topics: Iggy's commands, and Headstream's commands with limits, syncing, retention, compaction, deduplication and summaries.
 
 Errors are reported in this order: size too small (1019), duplicate name (2013), duplicate id (2012). Settings that a client
-leaves to the server are resolved at that time and reported resolved. Compression and replication are stored without effect.
+leaves to the server are resolved by the command, and their resolved values are reported. Compression and replication have no
+effect.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def delete_topic(server: Dispatcher, session: Session, command: DeleteTopic) -> 
 
 
 def purge_topic(server: Dispatcher, session: Session, command: PurgeTopic) -> None:
-    """Remove all messages and stored offsets of a topic; its groups and their members stay."""
+    """Remove all messages and stored offsets of a topic; groups and their members are kept."""
     backing = server.broker.backing
     log = backing.writable_log()
     with log.administration:
@@ -117,7 +118,7 @@ def purge_topic(server: Dispatcher, session: Session, command: PurgeTopic) -> No
 
 
 def _options(server: Dispatcher, command: CreateTopic | UpdateTopic, before: TopicOptions) -> TopicOptions:
-    """Return a topic's retention, with the server's defaults resolved."""
+    """Return a topic's options, with the server's defaults resolved."""
     settings, log = server.settings, server.broker.backing.log
     expiry_us, size_bytes = command.message_expiry, command.max_topic_size
     if size_bytes not in (None, SERVER_DEFAULT, NEVER) and size_bytes < log.segment_bytes:
@@ -187,7 +188,7 @@ def get_open_topic(server: Dispatcher, session: Session, command: GetOpenTopic) 
 
 
 def list_open_topics(server: Dispatcher, session: Session, command: ListOpenTopics) -> tuple[OpenTopic, ...]:
-    """Return the topics of a stream, or of all."""
+    """Return the topics of one stream, or of all streams."""
     if command.stream is None:
         server.rights(session).list_streams()
         name = None

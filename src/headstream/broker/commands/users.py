@@ -1,4 +1,4 @@
-"""Users. Sessions without the right to manage users are rejected (41) before the lookup, so that they cannot probe names."""
+"""Users. Sessions without the right to manage users are refused (41) before the lookup, so that they cannot probe names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headstream.core.wire.records import Command
 
 
 def get_user(server: Dispatcher, session: Session, command: GetUser) -> UserDetails:
-    """Return a user; every user can read itself."""
+    """Return a user; all users can read themselves."""
     user = server.users.find(command.user)
     server.rights(session).read_users(_id_of(user))
     return _details(server.users.get(command.user))
@@ -54,7 +54,7 @@ def delete_user(server: Dispatcher, session: Session, command: DeleteUser) -> No
 
 
 def update_user(server: Dispatcher, session: Session, command: UpdateUser) -> None:
-    """Change a user's name or status (20, 46); deactivating ends its sessions and tokens."""
+    """Change a user's name or status (20, 46); deactivation invalidates the user's sessions and tokens."""
     server.rights(session).manage_users()
     is_active = None if command.status is None else command.status is UserStatus.ACTIVE
     user = server.users.get(command.user)
@@ -64,16 +64,16 @@ def update_user(server: Dispatcher, session: Session, command: UpdateUser) -> No
 
 
 def update_permissions(server: Dispatcher, session: Session, command: UpdatePermissions) -> None:
-    """Set a user's permissions (20, 49), effective from its next command."""
+    """Set a user's permissions (20, 49), effective from the user's next command."""
     server.rights(session).manage_users()
     server.users.set_permissions(command.user, command.permissions)
 
 
 def change_password(server: Dispatcher, session: Session, command: ChangePassword) -> None:
-    """Change a password (20, 42); every user can change the user's own password.
+    """Change a password (20, 42); all users can change their own passwords.
 
-    Its personal access tokens, other sessions and other HTTP access tokens end: somebody who knew the old password could use
-    them. The session or access token that changed it stays, if it is the user's own.
+    The user's personal access tokens, other sessions and other HTTP access tokens become invalid, because they may belong to a
+    person who knew the old password. The session or access token of the request stays valid if it belongs to the user.
     """
     server.rights(session).manage_users(_id_of(server.users.find(command.user)))
     user = server.users.change_password(command.user, command.current_password, command.new_password, session.token_id)

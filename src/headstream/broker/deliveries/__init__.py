@@ -1,1 +1,1 @@
-"""Messages that a group has not finished: attempts, leases, pauses, and copies in dead-letter topics."""
+"""Unfinished messages of groups: attempts, leases, pauses, and dead letters."""

@@ -1,11 +1,12 @@
-"""DeadLettering: moves a message that failed permanently into the dead-letter topic, exactly once, even if a process is killed.
+"""DeadLettering: moves a permanently failed message to the dead-letter topic, exactly once, even if a process is killed.
 
-    1. the journal records the copy's partition and that partition's end   2. the copy is appended and synced
+    1. the journal records the copy's partition and the partition's end offset
+    2. the copy is appended and synced
     3. the journal records that the message is done
 
-Each step is stored before the next step begins. After a crash, the step is repeated: if a copy is found after the recorded end,
-it is not copied again; otherwise the move starts again with the current dead-letter topic, because the first topic can be deleted
-or reject the copy.
+Each step is stored before the next step starts. After a crash, the step is repeated. If a copy is found after the recorded end
+offset, the message is not copied again; otherwise the move restarts with the current dead-letter topic, because the previous
+topic may be deleted or reject the copy.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from headstream.log.partition.offset_file_counts import NO_USER
 
 
 class DeadLettering:
-    """Moves messages into dead-letter topics."""
+    """Moves messages to dead-letter topics."""
 
     def __init__(self, backing: Backing, copies: DeadLetterCopies, transitions: Transitions) -> None:
         self._backing = backing
@@ -43,16 +44,16 @@ class DeadLettering:
         dead_letter: TopicName | None,
         user_id: int = NO_USER,
     ) -> None:
-        """Copy a poisoned message into the dead-letter topic, once, and record that it is done.
+        """Copy a poisoned message to the dead-letter topic, once, and record that the message is done.
 
         Args:
             journal: The group's journal, locked.
-            dead_letter: The topic of the copy; None for the recorded topic, if it still exists.
-            user_id: The server's user that sends the request.
+            dead_letter: The topic for the copy; None for the recorded topic, if it still exists.
+            user_id: The server's user who sends the request.
 
         Raises:
-            InvalidOptionError: there is no dead-letter topic, or it would drop copies.
-            LimitError: the copy does not fit into the dead-letter topic.
+            InvalidOptionError: there is no dead-letter topic, or the topic would drop copies.
+            LimitError: the copy exceeds the limits of the dead-letter topic.
         """
         offset, state = delivery.offset, journal.state
         message = self._copies.find(record.name, partition, offset)
@@ -80,9 +81,9 @@ class DeadLettering:
         if delivery.copied_to is not None and self._copies.has_topic(delivery.copied_to[0]):
             return TopicName.parse(delivery.copied_to[0])
         raise InvalidOptionError(
-            f"message {delivery.offset} has failed permanently, and there is no dead-letter topic",
+            f"message {delivery.offset} has failed permanently, but no dead-letter topic is set",
             where=f"{topic}, partition {partition}",
-            advice='Specify a topic, as in log.consumer(…, dead_letter="shop/orders.dead")',
+            advice='Set a topic, for example log.consumer(…, dead_letter="shop/orders.dead")',
         )
 
 

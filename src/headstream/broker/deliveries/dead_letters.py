@@ -1,6 +1,6 @@
-"""DeadLetterCopies: copies a group's permanently failed messages into dead-letter topics, with origin and delivery history.
+"""DeadLetterCopies: copies a group's permanently failed messages to dead-letter topics, with origin and delivery history.
 
-Payload, key, id and header bytes stay. Added headers: hs.origin.topic, .partition, .offset, .timestamp and .group;
+Payload, key, id and header bytes are unchanged. Added headers: hs.origin.topic, .partition, .offset, .timestamp and .group;
 hs.reason (the last error), hs.reason_code (core/model/deliveries.py), hs.attempts, hs.first_error, hs.first_failed,
 hs.last_failed.
 """
@@ -41,14 +41,14 @@ _GROUP: Final = f"{ORIGIN_PREFIX}group"
 
 
 class DeadLetterCopies:
-    """Makes copies, once."""
+    """Creates copies, each exactly once."""
 
     def __init__(self, backing: Backing, messages: Messages) -> None:
         self._backing = backing
         self._messages = messages
 
     def find(self, topic: TopicName, partition: int, offset: int) -> ReceivedMessage | None:
-        """Return a message, None if it has expired or is marked for deletion."""
+        """Return a message; None if it has expired or is marked for deletion."""
         polled = self._messages.poll(topic, partition, PollRequest(PollingStrategy.offset(offset), 1, states=None))
         for chunk in polled.chunks:
             for message in decode_polled(chunk, topic=str(topic), partition=partition):
@@ -57,7 +57,7 @@ class DeadLetterCopies:
         return None
 
     def is_dead_letter(self, message: Message) -> bool:
-        """Return whether a message is a dead letter already."""
+        """Return whether a message is already a dead letter."""
         return _OFFSET in message.headers or _TOPIC in message.headers
 
     def has_topic(self, name: str) -> bool:
@@ -67,7 +67,7 @@ class DeadLetterCopies:
         return stream is not None and topic.topic in stream.topics
 
     def place(self, dead_letter: TopicName, message: Message, partition: int) -> tuple[str, int, int]:
-        """Return the place of a copy: the topic, a partition (by key, else the original's number), and that partition's end."""
+        """Return the place for a copy: the topic, a partition (by key, else the original's number), and the partition's end."""
         log = self._backing.writable_log()
         record = self._backing.topic(dead_letter)
         check_dead_letter_options(str(dead_letter), record.options)
@@ -75,13 +75,13 @@ class DeadLetterCopies:
         return str(dead_letter), number, log.partition(record, number).end_offset
 
     def copy(self, topic: TopicName, partition: int, owner: OffsetOwner, message: ReceivedMessage, delivery: Delivery) -> int:
-        """Append a copy, and return its offset; sync() follows.
+        """Append a copy; return its offset. The caller must then call sync().
 
         Args:
-            delivery: The message's delivery history, and the place of the copy.
+            delivery: The message's delivery history and the place of the copy.
 
         Raises:
-            LimitError: it does not fit into the dead-letter topic.
+            LimitError: the copy exceeds the limits of the dead-letter topic.
         """
         assert delivery.copied_to is not None
         target, number, _ = delivery.copied_to
@@ -105,13 +105,13 @@ class DeadLetterCopies:
         return self._messages.send(TopicName.parse(target), number, encode_sent([letter]))
 
     def sync(self, delivery: Delivery) -> None:
-        """Sync the partition that has the copy of a message."""
+        """Sync the partition that contains the copy of a message."""
         assert delivery.copied_to is not None
         target, number, _ = delivery.copied_to
         self._backing.writable_log().partition(self._backing.partition(TopicName.parse(target), number), number).sync()
 
     def find_copy(self, topic: TopicName, partition: int, owner: OffsetOwner, delivery: Delivery) -> int | None:
-        """Return the offset of a copy that an interrupted attempt has appended to the place recorded in `delivery`, or None."""
+        """Return the offset of a copy that an interrupted move has appended to the place recorded in `delivery`, or None."""
         if delivery.copied_to is None:
             return None
         target, number, at = delivery.copied_to

@@ -1,7 +1,7 @@
-"""Deliveries: unfinished messages of groups, as owners of partitions report them; see leases.py for workers that share them.
+"""Deliveries: records unfinished messages that owners of partitions report; for workers that share partitions, see leases.py.
 
-FAILED     the journal records it, and the committed offset does not pass the message
-POISONED   the message is moved to the dead-letter topic (dead_lettering.py); then the group's offset passes it
+FAILED     the journal records the failure, and the committed offset stays before the message
+POISONED   the message is moved to the dead-letter topic (dead_lettering.py); then the group's offset moves past the message
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FAILURES: Final = frozenset((DeliveryStep.FAILED, DeliveryStep.POISONED))
 
 
 class Deliveries:
-    """Commands for the unfinished messages of groups; partitions count from 1."""
+    """Commands for the unfinished messages of groups; partitions are numbered from 1."""
 
     def __init__(
         self,
@@ -64,20 +64,20 @@ class Deliveries:
     def settle_deliveries(
         self, topic: TopicName, group: str, partition: int, request: SettleRequest, *, user_id: int = NO_USER
     ) -> Settled:
-        """Record steps of messages, and commit the offset of the first unfinished message.
+        """Record delivery steps of messages, and commit the offset of the first unfinished message.
 
         Args:
-            user_id: The server's user, see OffsetStore.commit().
+            user_id: The server's user; see OffsetStore.commit().
 
         Returns:
-            The generation of the group, 0 without a member, and how long it is paused.
+            The generation of the group (0 if there is no member) and the remaining pause of the group.
 
         Raises:
             RebalancedError: the member lost the partition; nothing is recorded.
-            OffsetOutOfRangeError: the partition was purged or recreated since; nothing is recorded.
-            LimitError: too many messages are unfinished, or a copy does not fit into the dead-letter topic.
-            InvalidOptionError: a message is poisoned, and there is no dead-letter topic.
-            LogLockedError: another process is the log's writer: a copy cannot be appended.
+            OffsetOutOfRangeError: the partition was purged or recreated meanwhile; nothing is recorded.
+            LimitError: too many messages are unfinished, or a copy exceeds the limits of the dead-letter topic.
+            InvalidOptionError: a message is poisoned and there is no dead-letter topic.
+            LogLockedError: another process is the log's writer, so that a copy cannot be appended.
         """
         owner, steps = OffsetOwner.group(group), list(request.changes)
         record = self._backing.partition(topic, partition)
@@ -111,13 +111,13 @@ class Deliveries:
 def _check_generation(record: TopicRecord, partition: int, generation: int | None) -> None:
     if generation not in (None, record.generation(partition)):
         raise OffsetOutOfRangeError(
-            f"partition {partition} of {str(record.name)!r} has been purged or recreated since",
-            advice="Nothing was recorded: seek() to the offset to continue at",
+            f"partition {partition} of {str(record.name)!r} was purged or recreated after the message was read",
+            advice="Nothing was recorded; seek() to the offset at which to continue",
         )
 
 
 class _Found:
-    """The changes that steps make; `state` is the state before they are applied."""
+    """The changes of delivery steps; `state` is the state before the steps are applied."""
 
     def __init__(self, state: DeliveryState, steps: Iterable[DeliveryChange]) -> None:
         self._state = state
@@ -137,7 +137,7 @@ class _Found:
                 self._failed += [step.from_offset] * (step.step is DeliveryStep.FAILED)
 
     def transitions(self, worker: str) -> Iterator[Transition]:
-        """Yield the transitions of applied steps; a group that restarted has finished nothing."""
+        """Yield the transitions of applied steps; a restarted group has no finished messages."""
         done = OffsetRanges([] if self.is_sought else self._done)
         if self._begun_until < self._state.begun_until and not self.is_sought:
             done.add(self._begun_until, self._state.begun_until)

@@ -1,8 +1,8 @@
-"""DeliveryAudit: a topic with one row for each transition of a delivery or a message state: author, transition, time and reason.
+"""DeliveryAudit: appends a row to a topic for each transition of a delivery or message state: author, transition, time, reason.
 
-A separate thread appends rows: a transition does not wait for its row, and succeeds even if the row cannot be appended. A row
-that cannot be appended, because too many rows wait or the topic rejects it, is counted as lost and logged. The audit topic itself
-is not audited.
+A separate thread appends the rows, so that a transition does not wait for its row and succeeds even if the row cannot be
+appended. Rows that cannot be appended, because too many rows are queued or the topic rejects them, are counted as lost and
+logged. The audit topic itself is not audited.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class _Row(NamedTuple):
 
 
 class DeliveryAudit:
-    """Appends rows to a topic, from its creation to close().
+    """Appends rows to a topic until close().
 
     Args:
-        topic: Created if it is missing, or HeadstreamError is raised.
-        name_of_user: Returns the name of a user by its id, empty if it is unknown.
+        topic: The audit topic, created if missing; HeadstreamError if it cannot be created.
+        name_of_user: Returns the name of a user by id; empty if unknown.
     """
 
     def __init__(self, broker: Broker, topic: TopicName, name_of_user: Callable[[int], str]) -> None:
@@ -64,7 +64,7 @@ class DeliveryAudit:
         broker.transitions.audit = self
 
     def __call__(self, place: GroupPlace, transition: Transition) -> None:
-        """Queue a transition; it is lost if too many wait."""
+        """Queue a transition; the transition's row is lost if the queue is full."""
         if place.topic == self._topic:
             return
         try:
@@ -73,7 +73,7 @@ class DeliveryAudit:
             self.lost_count += 1
 
     def close(self) -> None:
-        """Append the rows that wait, for 10 seconds at most, and end."""
+        """Append the queued rows, for at most 10 seconds, and stop the thread."""
         self._broker.transitions.audit = None
         try:
             self._waiting.put(None, timeout=_END_S)
@@ -93,7 +93,7 @@ class DeliveryAudit:
                 self._append(rows)
 
     def _append(self, rows: list[_Row]) -> None:
-        """Append rows; all rows of one partition of a group go into one partition, in their order."""
+        """Append rows; all rows of one partition of a group are appended to the same partition, in order."""
         stored = 0
         try:
             count = self._broker.backing.topic(self._topic).partitions
@@ -110,7 +110,7 @@ class DeliveryAudit:
             now_s = self._broker.monotonic()
             if now_s - self._logged_s >= _LOG_EVERY_S:
                 self._logged_s = now_s
-                _log.warning("audit rows of deliveries are lost, %d so far: %s", self.lost_count, error)
+                _log.warning("audit rows of deliveries were lost (%d so far): %s", self.lost_count, error)
 
     def _message(self, row: _Row) -> Message:
         place, found = row.place, row.transition

@@ -1,4 +1,4 @@
-"""DeliveryViews: the unfinished messages of groups, as shown to users and counted by metrics."""
+"""DeliveryViews: the unfinished messages of groups, for users and metrics."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from headstream.log.partition.delivery_state import DeliveryState
 
 
 class GroupAges(NamedTuple):
-    """The ages of a group's messages, for metrics.
+    """The ages of a group's unfinished messages, for metrics.
 
     Args:
-        is_paused: Whether it is paused, or on trial.
-        oldest_leased_us: Time at which its oldest lease began, microseconds since 1970 UTC, or None.
-        oldest_poisoned_us: Time at which its oldest message with an open dead letter failed permanently, or None.
+        is_paused: Whether the group is paused or on trial.
+        oldest_leased_us: Start of the oldest lease, microseconds since 1970 UTC, or None.
+        oldest_poisoned_us: Time of the oldest permanent failure with an open dead letter, microseconds since 1970 UTC, or None.
     """
 
     topic: TopicName
@@ -39,7 +39,7 @@ class GroupAges(NamedTuple):
 
 
 class DeliveryViews:
-    """Reads the journals of groups. TopicNotFoundError, GroupNotFoundError and PartitionNotFoundError if one does not exist."""
+    """Reads the journals of groups. Raises TopicNotFoundError, GroupNotFoundError, PartitionNotFoundError."""
 
     def __init__(self, backing: Backing, groups: Groups, messages: Messages, pauses: Pauses) -> None:
         self._backing = backing
@@ -80,7 +80,7 @@ class DeliveryViews:
         return journal.load(self._backing.log.offsets(record).committed_at(owner, partition))
 
     def _count_open_dead_letters(self, state: DeliveryState) -> Iterator[Delivery]:
-        """Yield the messages whose dead letters are neither redriven nor discarded, oldest first, if their histories are kept."""
+        """Yield messages, oldest first, with a kept history and a dead letter that is neither redriven nor discarded."""
         for each in state.given_up:
             if each.copied_to is None:
                 continue
@@ -94,7 +94,7 @@ class DeliveryViews:
                     yield each
 
     def message(self, topic: TopicName, group: str, partition: int, offset: int) -> MessageStory:
-        """Return a group's history of one message; OffsetOutOfRangeError: the partition never had the message."""
+        """Return a group's delivery history of one message; OffsetOutOfRangeError if the message never existed."""
         record, owner = self._backing.partition(topic, partition), OffsetOwner.group(group)
         place = self._groups.get(topic, group).partitions[partition - 1]
         if offset >= place.end_offset:
@@ -106,7 +106,7 @@ class DeliveryViews:
             return _describe(state, partition, offset, self._backing.clock_us())
 
     def ages(self) -> Iterator[GroupAges]:
-        """Yield the groups with journals in memory: recently used groups, and at first all groups of the log."""
+        """Yield the groups with journals in memory: recently used groups; initially, all groups of the log."""
         records = {record.identity: record for record in topics_of(self._backing.log.snapshot())}
         self._journals.open_stored(records.values())
         found: dict[tuple[str, OffsetOwner], list[int]] = {}

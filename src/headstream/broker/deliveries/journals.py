@@ -1,4 +1,4 @@
-"""Journals: a log's most recently used delivery journals with their lease tables, shared by the process's clients of the log."""
+"""Journals: caches a log's most recently used delivery journals and lease tables for all clients in this process."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _MAX_OPEN: Final = 1024
 
 
 class OpenJournal:
-    """The journal of one group in one partition, and the in-memory state of its leases; used while the group is locked.
+    """The journal of one group in one partition, and the in-memory state of the leases; the caller must hold the group's lock.
 
     Attributes:
-        table: The leases that this process granted and read, or None before the first lease.
-        idle: The end of the partition, and the order, if nothing could be leased, or None. Nothing is read until the partition
-            grows, or the next time of the table is reached.
+        table: The leases that this process has granted or read; None before the first lease.
+        idle: The partition's end and the order if the last request could lease no message, else None. Nothing is read until the
+            partition grows or the next lease or delay ends.
     """
 
     def __init__(self, journal: DeliveryJournal) -> None:
@@ -36,7 +36,7 @@ class OpenJournal:
         self.idle: tuple[int, RetryOrder] | None = None
 
     def refresh_table(self, base: int, now_us: int, steady_us: int) -> LeaseTable:
-        """Return the table of the journal's state; a new table if another process, or a commit without leases, changed it."""
+        """Return the lease table; create a new table if another process or a commit without leases changed the state."""
         state = self.journal.state
         if self.table is None or self.table.state is not state or self.base != base:
             self.table = LeaseTable(state, now_us, steady_us)
@@ -45,7 +45,7 @@ class OpenJournal:
 
 
 class Journals:
-    """The journals of one log; any thread."""
+    """The journals of one log; thread-safe."""
 
     def __init__(self, log: Log) -> None:
         self._log = weakref.ref(log)
@@ -68,7 +68,7 @@ class Journals:
             return found
 
     def open_stored(self, records: Iterable[TopicRecord]) -> None:
-        """Find the journals of earlier processes, once, up to the limit of journals in memory."""
+        """Load the journals of earlier processes once, up to the limit of journals in memory."""
         log = self._log()
         with self._lock:
             if log is None or self._has_stored:
@@ -82,7 +82,7 @@ class Journals:
                     self.find(record, owner, partition)
 
     def in_memory(self) -> list[tuple[str, OffsetOwner, int]]:
-        """Return the identity of the topic, the group and the partition of each journal in memory."""
+        """Return topic identity, group and partition of each journal in memory."""
         with self._lock:
             return [key[:3] for key in self._journals]
 

@@ -1,10 +1,10 @@
-"""Leases: lends messages of a group to workers that share its partitions, and records their steps.
+"""Leases: leases messages of a group to workers that share the partitions, and records the workers' steps.
 
-    lease    end expired leases -> finish an interrupted call -> grant -> journal -> offset
+    lease end expired leases -> complete an interrupted call -> grant -> journal -> offset
     settle   end expired leases -> apply -> journal -> dead letters -> offset
 
-Each grant and each step is in the group's journal before the worker gets the response. The process that holds the group's lock
-decides; a worker's request is valid by its token, so the worker needs neither a lock nor a clock.
+Each grant and each step is stored in the group's journal before the worker receives the response. The process that holds the
+group's lock decides. A worker's request is validated by its token, so workers need neither a lock nor a clock.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _WAITING_US: Final = 50_000
 
 
 class Leases:
-    """Commands of workers that share partitions. Keys are read from messages. Partitions count from 1."""
+    """Commands of workers that share partitions. Keys are read from the messages. Partitions are numbered from 1."""
 
     def __init__(
         self,
@@ -73,21 +73,21 @@ class Leases:
         return int(self._backing.monotonic() * 1_000_000)
 
     def lease(self, topic: TopicName, member: Member, request: LeaseRequest, *, user_id: int = NO_USER) -> Grant:
-        """Lease messages of the first partition that has some.
+        """Lease messages of the first partition that has available messages.
 
         Args:
-            member: Joined the group with is_shared.
-            user_id: The server's user, see OffsetStore.commit().
+            member: A member that joined the group with is_shared.
+            user_id: The server's user; see OffsetStore.commit().
 
         Returns:
-            The messages, or where and for how long to wait.
+            The leased messages, or the partitions and the maximum time to wait.
 
         Raises:
             ClosedError: the member has left.
             TopicNotFoundError, PartitionNotFoundError: the topic or a partition does not exist.
-            InvalidInputError: a message that is requested by offset is not deferred.
+            InvalidInputError: a message requested by offset is not deferred.
             InvalidOptionError: the request is out of range, or the dead-letter topic would drop copies.
-            LogLockedError: a message must be dead-lettered, and another process is the log's writer.
+            LogLockedError: a message must be dead-lettered and another process is the log's writer.
         """
         _check(request)
         record = self._backing.topic(topic)
@@ -128,7 +128,7 @@ class Leases:
         return Grant(ends=ends, wait_us=wait_us)
 
     def _table_of(self, record: TopicRecord, owner: OffsetOwner, partition: int) -> LeaseTable | None:
-        """Return the leases of a partition, or None if the group has not begun the partition; read once in a process."""
+        """Return the leases of a partition, read once per process; None if the group has not started the partition."""
         found = self._journals.find(record, owner, partition)
         if found.table is None:
             committed = self._backing.log.offsets(record).committed_at(owner, partition)
@@ -179,7 +179,7 @@ class Leases:
     def _grant(
         self, place: LockedPartition, request: LeaseRequest, end: int, now_us: int, steady_us: int
     ) -> tuple[tuple[LeasedRange, ...], bool]:
-        """Grant messages and store it; return them, and whether messages failed permanently in the process."""
+        """Grant messages and store the grant; return the granted ranges, and whether messages failed permanently."""
         table = place.table
         if request.order is RetryOrder.KEY:
             scan_keys(place, self._messages, self._store, request.count, end)
@@ -191,7 +191,7 @@ class Leases:
             if outcome.refused:
                 offset, _, what = outcome.refused[0]
                 where = f"{place.name}, partition {place.partition}"
-                raise InvalidInputError(f"message {offset} is not deferred: it {what}", where=where)
+                raise InvalidInputError(f"message {offset} is not deferred: the message {what}", where=where)
         else:
             outcome, ranges = table.grant(
                 request.count, lease, attempts=request.attempts, end=end, steady_us=steady_us, now_us=now_us
@@ -214,29 +214,28 @@ class Leases:
         pause_rule: PauseRule | None = None,
         user_id: int = NO_USER,
     ) -> SettledLeases:
-        """Record steps of leased messages, and commit the offset of the first unfinished message.
+        """Record delivery steps of leased messages, and commit the offset of the first unfinished message.
 
         Args:
-            changes: The steps; repeating them changes nothing.
-            dead_letter: Where poisoned messages are copied to.
-            user_id: The server's user, see OffsetStore.commit().
+            changes: The steps; repeated steps have no effect.
+            dead_letter: The topic for copies of poisoned messages.
+            user_id: The server's user; see OffsetStore.commit().
 
         Returns:
-            The steps that were refused, because their lease had ended; all other steps are recorded. And how long the group is
-            paused.
+            The steps refused because their lease has ended (all other steps are recorded), and the group's remaining pause.
 
         Raises:
-            OffsetOutOfRangeError: the partition was purged or recreated since; nothing is recorded.
+            OffsetOutOfRangeError: the partition was purged or recreated meanwhile; nothing is recorded.
             GroupInUseError: another process reads for the group now; nothing is recorded.
-            InvalidOptionError: a message is poisoned, and there is no dead-letter topic.
-            LimitError: a copy does not fit into the dead-letter topic.
-            LogLockedError: another process is the log's writer: a copy cannot be appended.
+            InvalidOptionError: a message is poisoned and there is no dead-letter topic.
+            LimitError: a copy exceeds the limits of the dead-letter topic.
+            LogLockedError: another process is the log's writer, so that a copy cannot be appended.
         """
         record = self._backing.partition(topic, partition)
         if partition_generation not in (None, record.generation(partition)):
             raise OffsetOutOfRangeError(
-                f"partition {partition} of {str(topic)!r} has been purged or recreated since",
-                advice="Nothing was recorded: its messages no longer exist",
+                f"partition {partition} of {str(topic)!r} was purged or recreated after its messages were leased",
+                advice="Nothing was recorded; the messages no longer exist",
             )
         with self._groups.leasing(record, group) as is_ours:
             if not is_ours:
@@ -261,7 +260,7 @@ class Leases:
         return self._pauses.observe(place.record, place.owner, place.pause_rule, *counts, user_id=place.user_id)
 
     def _wait_of_pause(self, record: TopicRecord, owner: OffsetOwner, request: LeaseRequest, user_id: int) -> int | None:
-        """Return how long a worker waits because the group is paused or another worker has the trial message; or None."""
+        """Return how long a worker must wait because the group is paused or its trial message is leased, or None."""
         state = self._pauses.own_state(record, owner)
         steady_us, now_us = self._steady_us(), self._backing.clock_us()
         if left_us := state.left_us(now_us):
@@ -303,7 +302,7 @@ class Leases:
         self._transitions.record(where, outcome.transitions)
 
     def _pass_removed(self, place: LockedPartition) -> None:
-        """Count messages that retention has removed as done, as far as a reader has noticed."""
+        """Mark messages as done that retention has removed, if a reader has noticed the removal."""
         with self._backing.log.reading(place.record, place.partition) as follower:
             first = follower.first_offset
         if first > place.committed:
@@ -311,7 +310,7 @@ class Leases:
             place.table.state.begun_until = max(place.table.state.begun_until, first)
 
     def _end_leases(self, place: LockedPartition, now_us: int, steady_us: int) -> bool:
-        """End expired leases, and return whether the group is paused for it."""
+        """End expired leases; return whether this pauses the group."""
         outcome = place.table.end_leases(now_us, steady_us)
         if not outcome.ended:
             return False
@@ -324,7 +323,7 @@ class Leases:
         return self._observe(place, outcome) > 0
 
     def _finish_interrupted(self, place: LockedPartition) -> None:
-        """Finish moves of messages into the dead-letter topic that a crash or an error interrupted."""
+        """Complete moves to the dead-letter topic that a crash or an error has interrupted."""
         failing = place.table.state.failing
         left = [failing[offset] for offset in sorted(place.table.interrupted) if offset in failing]
         self._dead_letter(place, [each for each in left if place.dead_letter is not None or each.copied_to is not None])
@@ -347,11 +346,11 @@ def _check(request: LeaseRequest) -> None:
     if request.pause_rule is not None:
         request.pause_rule.check()
     if not 1 <= request.count <= MAX_LEASE_COUNT:
-        raise InvalidOptionError(f"{request.count} messages are requested", advice=f"Lease 1 to {MAX_LEASE_COUNT} at once")
+        raise InvalidOptionError(f"cannot lease {request.count} messages", advice=f"Lease 1 to {MAX_LEASE_COUNT} at once")
     if request.order is RetryOrder.PARTITION:
         raise InvalidOptionError(
             "workers that share messages do not receive them in the order of their partition",
             advice='Use order="key" or order="skip"',
         )
     if request.deferred and len(request.partitions) != 1:
-        raise InvalidOptionError("a deferred message is requested without its partition", advice="Specify the partition")
+        raise InvalidOptionError("a deferred message was requested without a partition", advice="Specify the partition")

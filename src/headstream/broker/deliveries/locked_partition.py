@@ -1,4 +1,4 @@
-"""LockedPartition: one partition of a group while its messages are leased, and the keys of its messages."""
+"""LockedPartition: one partition of a group during a lease request, and the keys of the partition's messages."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MAX_WAITING: Final = 10_000
 
 @dataclass(slots=True)
 class LockedPartition:
-    """One partition of a group, while the group is locked.
+    """One partition of a group; the caller holds the group's lock.
 
     Args:
         partition: From 1.
-        user_id: The server's user that sends the request.
-        dead_letter: The topic of messages after their last attempt, or None.
+        user_id: The server's user who sends the request.
+        dead_letter: The topic for permanently failed messages, or None.
         pause_rule: Rule for pausing the group, or None.
     """
 
@@ -56,7 +56,7 @@ _Store: TypeAlias = Callable[[LockedPartition, LeaseOutcome], None]
 
 
 def scan_keys(place: LockedPartition, messages: Messages, store: _Store, count: int, end: int) -> None:
-    """Read keys of open messages, and of new messages before `end`, until `count` can be leased; record the waiting messages."""
+    """Read keys of open messages and of new messages before `end` until `count` can be leased; record waiting messages."""
     table, state = place.table, place.table.state
     if table.keys is None:
         table.keys = LeaseKeys()
@@ -80,7 +80,7 @@ def scan_keys(place: LockedPartition, messages: Messages, store: _Store, count: 
 
 
 def _read_keys(place: LockedPartition, messages: Messages, begin: int, until: int) -> Iterator[tuple[int, bytes | None]]:
-    """Yield offset and key of the messages in a range; removed messages count as done."""
+    """Yield offset and key of the messages in a range; mark removed messages as done."""
     at = begin
     while at < until:
         try:

@@ -1,4 +1,4 @@
-"""Pauses: decides whether a group is paused, for all its members: from the attempts that they report (core/model/pauses.py)."""
+"""Pauses: decides whether a group is paused, from the attempts that its members report (core/model/pauses.py)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log: Final = logging.getLogger("headstream.log")
 
 
 class Pauses:
-    """The pauses of groups; the group is locked by the caller."""
+    """The pauses of groups; the caller holds the group's lock."""
 
     def __init__(self, backing: Backing, transitions: Transitions) -> None:
         self._backing = backing
@@ -27,7 +27,7 @@ class Pauses:
         self._registry = registry_of(backing.log)
 
     def state(self, record: TopicRecord, owner: OffsetOwner) -> PauseState:
-        """Return the state of a group: in memory while it has members in this process, else as stored."""
+        """Return the state of a group: from memory if the group has members in this process, else the stored state."""
         live = self._registry.group(record, owner.name)
         return self._load(record, owner) if live.pause is None else live.pause
 
@@ -35,7 +35,7 @@ class Pauses:
         return load_pause(self._backing.log.offsets(record).directory, self._backing.log.files, owner)
 
     def own_state(self, record: TopicRecord, owner: OffsetOwner) -> PauseState:
-        """Return the state of a group for which this process reads; read once while it has members. StorageError as observe()."""
+        """Return the state of a group for which this process reads, loaded once while it has members; StorageError."""
         live = self._registry.group(record, owner.name)
         state = self.state(record, owner)
         if state.follow_clock(self._backing.clock_us()):
@@ -45,7 +45,7 @@ class Pauses:
         return state
 
     def left_us(self, record: TopicRecord, owner: OffsetOwner) -> int:
-        """Return a group's remaining pause, microseconds; 1 while it is on trial, so that a new consumer notices it; or 0."""
+        """Return a group's remaining pause, microseconds; 1 if the group is on trial, so that new consumers notice; else 0."""
         state, now_us = self.state(record, owner), self._backing.clock_us()
         return 1 if state.is_on_trial(now_us) else state.left_us(now_us)
 
@@ -59,13 +59,13 @@ class Pauses:
         *,
         user_id: int = NO_USER,
     ) -> int:
-        """Record attempts of a group, and return how long it is paused now, microseconds.
+        """Record attempts of a group; return the group's remaining pause, microseconds.
 
         Args:
-            rule: When it is paused; None never pauses it, and records nothing.
+            rule: Condition for a pause; None never pauses the group and records nothing.
 
         Raises:
-            StorageError: the system refused to write, as after the clock was set back.
+            StorageError: the operating system reported a write error.
         """
         if rule is None:
             return 0
@@ -91,6 +91,6 @@ class Pauses:
             _log.warning("group %r of %s is paused for %g s: %s", place.group, str(place.topic), state.pause_us / 1e6, why)
             change = Transition(TransitionKind.PAUSED, delay_us=state.pause_us)
         else:
-            _log.warning("group %r of %s is resumed: its trial message succeeded", place.group, str(place.topic))
+            _log.warning("group %r of %s was resumed: the trial message succeeded", place.group, str(place.topic))
             change = Transition(TransitionKind.RESUMED)
         self._transitions.record(place, [change])

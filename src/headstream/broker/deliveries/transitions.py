@@ -1,4 +1,4 @@
-"""Transitions: counts transitions of messages, per group and in total, and reports each to an audit after it is stored."""
+"""Transitions: counts transitions of messages, per group and in total, and reports stored transitions to an audit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headstream.log.partition.offset_file_counts import NO_USER
 
 
 class GroupPlace(NamedTuple):
-    """Where a transition happens.
+    """The place of a transition.
 
     Args:
         topic: Stream and topic.
@@ -33,7 +33,7 @@ Audit: TypeAlias = Callable[[GroupPlace, Transition], None]
 
 
 class Transitions:
-    """The transitions of one log; any thread. Each is also sent to `audit`, unless it is None."""
+    """The transitions of one log; thread-safe. Each transition is also sent to `audit`, if any."""
 
     def __init__(self) -> None:
         self.audit: Audit | None = None
@@ -43,18 +43,18 @@ class Transitions:
 
     @property
     def counts(self) -> dict[TransitionKind, int]:
-        """Number of messages or groups of each kind of transition since this process began."""
+        """Number of messages or groups by kind of transition, since this process started."""
         with self._lock:
             return dict(self._counts)
 
     @property
     def state_counts(self) -> dict[str, int]:
-        """Number of messages set to each state, by its name, since this process began."""
+        """Number of messages set to each state, by state name, since this process started."""
         with self._lock:
             return dict(self._states)
 
     def record(self, place: GroupPlace, found: Iterable[Transition]) -> None:
-        """Count transitions that are stored, and report them to the audit."""
+        """Count stored transitions, and report them to the audit."""
         with self._lock:
             for each in found:
                 self._counts[each.kind] += each.size

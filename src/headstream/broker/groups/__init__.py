@@ -1,1 +1,1 @@
-"""Consumer groups: their members, and the partitions that each member owns."""
+"""Consumer groups: members, and the partitions that each member owns."""

@@ -1,8 +1,8 @@
-"""ConnectionGroups: the connections in each consumer group of existing clients, and their partitions.
+"""ConnectionGroups: the connections of Iggy clients in each consumer group, and their partitions.
 
-Such a group is rebalanced whenever a connection joins or leaves, or partitions are added or deleted: partition i, from 0,
-belongs to member i modulo the number of members, in the order in which they joined. A member that names no partition polls its
-partitions in turn. Groups with sticky assignment (membership.py) are separate; a name belongs to one kind at a time (groups.py).
+Such a group is rebalanced when a connection joins or leaves, or partitions are added or deleted: partition i, from 0, belongs to
+member i modulo the number of members, in the order in which the members joined. A member that names no partition polls its
+partitions in rotation. Groups with sticky assignment (membership.py) are separate; a group is of one kind at a time (groups.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class GroupKey(NamedTuple):
-    """A group: the number of its stream, the creation time of its topic, and the ids known to clients."""
+    """Identifies a group: the number of its stream, the creation time of its topic, and the ids that clients use."""
 
     stream_number: int
     topic_created_us: int
@@ -43,7 +43,7 @@ class ConnectionGroups:
         """Add a client as a member; joining again restarts the rotation of all members.
 
         Args:
-            hold: Called for the first member; its result is called when the last member has left.
+            hold: Called for the first member; returns a function that is called when the last member has left.
         """
         with self._lock:
             group = self._groups.get(key)
@@ -56,7 +56,7 @@ class ConnectionGroups:
                 keys.append(key)
 
     def leave(self, client: int, key: GroupKey) -> None:
-        """Remove a member; does nothing for a client that has not joined."""
+        """Remove a member; no effect if the client has not joined."""
         with self._lock:
             self._leave(client, key)
 
@@ -67,7 +67,7 @@ class ConnectionGroups:
                 self._leave(client, key)
 
     def forget(self, stream_number: int, topic_id: int | None = None, group_id: int | None = None) -> None:
-        """Remove all members from the groups of a stream, of a topic, or from one group."""
+        """Remove all members of one group, or of all groups of a topic or a stream."""
         with self._lock:
             for key in [
                 key
@@ -96,7 +96,7 @@ class ConnectionGroups:
             return sorted(self._joined.get(client, ()), key=lambda key: key[2:])
 
     def members(self, key: GroupKey, partitions: int) -> dict[int, tuple[int, ...]]:
-        """Return the partitions of each member, in the order they joined; `partitions` is their number."""
+        """Return the partitions of each member, in joining order; `partitions`: number of the topic's partitions."""
         with self._lock:
             group = self._groups.get(key)
             return {} if group is None else {client: _share(group, client, partitions) for client in group.polls}
@@ -108,13 +108,13 @@ class ConnectionGroups:
             return 0 if group is None else len(group.polls)
 
     def assignment(self, client: int, key: GroupKey, partitions: int) -> tuple[int, tuple[int, ...]] | None:
-        """Return the group's generation and the member's share of `partitions` partitions; None for a client not in it."""
+        """Return the group's generation and the member's share of `partitions` partitions; None if the client is not a member."""
         with self._lock:
             share = self._share_of(client, key, partitions)
             return None if share is None else (self._groups[key].generation, share)
 
     def next_partition(self, client: int, key: GroupKey, partitions: int) -> int | None:
-        """Return a member's next partition in turn, 0 for a member without partitions, None for a client that is not a member."""
+        """Return a member's next partition in rotation; 0 if the member has no partitions, None if the client is not a member."""
         with self._lock:
             share = self._share_of(client, key, partitions)
             if not share:
@@ -125,7 +125,7 @@ class ConnectionGroups:
             return share[count % len(share)]
 
     def last_partition(self, client: int, key: GroupKey, partitions: int) -> int | None:
-        """Return the partition that the member polled last, or its first before any poll; else as next_partition()."""
+        """Return the partition that a member last polled, or its first partition before any poll; else like next_partition()."""
         with self._lock:
             share = self._share_of(client, key, partitions)
             if not share:

@@ -1,4 +1,4 @@
-"""The consumer groups with members in this process: one registry per log, shared by this process's clients of the log."""
+"""The consumer groups with members in this process: one registry per log, shared by all clients in this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIRST_MEMBER_BITS: Final = 48
 
 
 class LiveGroup:
-    """One group: its members, and the lock that makes this process its only reader (`path` is None: private to this process)."""
+    """One group: the members, and the lock that makes this process the only reader (`path` None: a log in memory)."""
 
     def __init__(self, path: str | None) -> None:
         self.lock = threading.Lock()
@@ -35,28 +35,28 @@ class LiveGroup:
         self._process_lock = None if path is None else GroupLock(path)
 
     def use_mode(self, *, is_shared: bool) -> bool:
-        """Try to switch the members to leasing messages, or to owning partitions; return whether all of them have switched."""
+        """Try to set the mode of all members: leasing messages or owning partitions; return whether this succeeded."""
         if self.is_shared != is_shared and self.membership.is_empty:
             self.is_shared, self.membership = is_shared, GroupMembers(self.membership.generation)
         return self.is_shared == is_shared
 
     def try_acquire(self) -> bool:
-        """Try to make this process the group's reader, and return whether it is."""
+        """Try to make this process the group's reader; return whether this process is now the reader."""
         return self._process_lock is None or self._process_lock.try_acquire()
 
     def other_process(self) -> int | None:
-        """Return the id of another process that reads for the group (0 if unknown), or None."""
+        """Return the id of another process that reads for the group (0 if unknown); None if there is none."""
         return None if self._process_lock is None else self._process_lock.holder()
 
     def reached_offsets(self, numbers: Iterable[int], committed: Callable[[int], int | None]) -> dict[int, int]:
-        """Return the last committed offsets in the given partitions, with the lock held; each is read once, by `committed`."""
+        """Return the last committed offsets of partitions, each read once with `committed`; the caller holds the lock."""
         for number in numbers:
             if number not in self.reached:
                 self.reached[number] = committed(number) or 0
         return {number: self.reached[number] for number in numbers}
 
     def remove_abandoned(self, now_s: float) -> bool:
-        """Remove abandoned members, with the lock held, and return whether there were such members."""
+        """Remove abandoned members; return whether a member was removed. The caller holds the lock."""
         is_changed = False
         while self.abandoned:
             self.membership.leave(self.abandoned.popleft(), now_s)
@@ -64,7 +64,7 @@ class LiveGroup:
         return is_changed
 
     def release_if_empty(self) -> None:
-        """Release the group to other processes if it has no members here, with the lock held."""
+        """Release the group to other processes if it has no members in this process; the caller holds the lock."""
         if self.membership.is_empty:
             self.pause = None
             self.reached.clear()
@@ -82,11 +82,11 @@ class GroupRegistry:
         self._numbers = itertools.count(secrets.randbits(_FIRST_MEMBER_BITS))
 
     def next_member(self) -> int:
-        """Return a member id unused in this log, by this process or an earlier process."""
+        """Return a member id that no process has used in this log."""
         return next(self._numbers)
 
     def group(self, topic: TopicRecord, name: str) -> LiveGroup:
-        """Return a group: one object while it has members or is used; it outlives a purge of its topic."""
+        """Return a group: one object as long as it has members or is used, even after a purge of its topic."""
         key = topic.stream_number, topic.id, name
         with self._lock:
             group = self._groups.get(key)
@@ -97,7 +97,7 @@ class GroupRegistry:
             return group
 
     def names(self, topic: TopicRecord) -> list[str]:
-        """Return the names of a topic's groups that have members here."""
+        """Return the names of a topic's groups that have members in this process."""
         known = list(self._groups.items())
         return [key[2] for key, group in known if key[:2] == (topic.stream_number, topic.id) and not group.membership.is_empty]
 
@@ -106,5 +106,5 @@ _REGISTRIES: Final[weakref.WeakKeyDictionary[Log, GroupRegistry]] = weakref.Weak
 
 
 def registry_of(log: Log) -> GroupRegistry:
-    """Return the registry of a log, shared by all who opened it."""
+    """Return the registry of a log, shared by all users of the log in this process."""
     return _REGISTRIES.setdefault(log, GroupRegistry(log))

@@ -1,4 +1,4 @@
-"""Groups: members join, report, commit and leave; groups are listed, deleted and sought."""
+"""Groups: members join, report, commit and leave; groups are listed and deleted, and their offsets are set."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from headstream.log.partition.pause_state import pause_name
 
 
 class Groups:
-    """Commands of consumer groups. TopicNotFoundError if the topic does not exist.
+    """Commands for consumer groups. TopicNotFoundError if the topic does not exist.
 
-    Members in one process, also of several clients, share a topic's partitions. One process at a time
-    reads for a group: members in another process wait without partitions until its last member has left or the process has ended.
+    Members in one process, even of several clients, share a topic's partitions. Only one process at a time reads for a group:
+    members in other processes wait without partitions until the reading process has ended or has no members.
     """
 
     def __init__(self, backing: Backing, topics: Topics, offsets: BrokerOffsets, transitions: Transitions) -> None:
@@ -61,16 +61,16 @@ class Groups:
         """Add a new member to a group; report() returns its assignment.
 
         Args:
-            session_timeout_ms: How long a member can be silent, or hold a revoked partition, while the group has other members.
-            is_shared: Whether its members lease messages: they own no partitions, and no silence removes them.
+            session_timeout_ms: How long a member can send no report, or hold a revoked partition, if the group has others.
+            is_shared: Whether the group's members lease messages; such members own no partitions and never time out.
 
         Raises:
             InvalidOptionError: the timeout is not positive.
-            GroupInUseError: the group is held, see hold(), or has members of the other mode.
+            GroupInUseError: the group is held (see hold()) or has members of the other mode.
         """
         OffsetOwner.group(group)  # checks the name
         if not session_timeout_ms > 0:
-            raise InvalidOptionError(f"session_timeout_ms is {session_timeout_ms}", where=group, advice="Use more than 0")
+            raise InvalidOptionError(f"session_timeout_ms must be above 0, not {session_timeout_ms}", where=group)
         live = self._registry.group(self._backing.topic(topic), group)
         with self._changing(live):
             if live.is_held:
@@ -92,18 +92,18 @@ class Groups:
                 live.membership.leave(member.id, self._backing.monotonic())
 
     def abandon(self, topic: TopicName, member: Member) -> None:
-        """Remove a member soon; never blocks, so a finalizer can call it anywhere."""
+        """Remove a member in the background; never blocks, so that finalizers can call it."""
         live = self._joined.pop(member.id, None)
         if live is not None:
             live.abandoned.append(member.id)
             self._backing.log.notify_groups()
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
-        """Record a member's heartbeat and released partitions, and return its assignment.
+        """Record a member's heartbeat and released partitions; return the member's assignment.
 
         Args:
-            released: Revoked partitions that it has finished.
-            is_resting: Whether no message is in progress, and the member reports before it takes the next message.
+            released: Revoked partitions that the member has finished.
+            is_resting: Whether no message is in progress and the member reports before it takes the next message.
 
         Raises:
             RebalancedError: the member was removed; it can join again.
@@ -126,16 +126,16 @@ class Groups:
         is_resting: bool = False,
         user_id: int = NO_USER,
     ) -> int:
-        """Commit a group's offsets for a member, and return the group's generation; if it differs, the member has to report.
+        """Commit a group's offsets for a member; return the group's generation. If it differs, the member must report.
 
         Args:
             offsets: Partition -> offset of the next message.
-            generation: The generation of its last report.
-            generations: Partition -> the generation of the partition it was polled from.
+            generation: The group's generation at the member's last report.
+            generations: Partition -> the partition's generation when its messages were polled.
 
         Raises:
-            RebalancedError: the member lost one of the partitions; all other offsets are committed.
-            OffsetOutOfRangeError: a partition was purged or recreated since; nothing in it is committed.
+            RebalancedError: the member has lost a partition; all other offsets are committed.
+            OffsetOutOfRangeError: a partition was purged or recreated meanwhile; nothing is committed in this partition.
         """
         live = self._live(topic, member)
         with live.lock:  # while the lock is held, no other member gets the partition
@@ -157,13 +157,13 @@ class Groups:
 
     @contextmanager
     def locked(self, topic: TopicRecord, group: str) -> Iterator[None]:
-        """Hold the lock of a group: no other thread commits its offsets meanwhile."""
+        """Hold the lock of a group, so that no other thread commits the group's offsets."""
         with self._registry.group(topic, group).lock:
             yield
 
     @contextmanager
     def leasing(self, topic: TopicRecord, group: str, member: Member | None = None) -> Iterator[bool]:
-        """Lock a group while its messages are leased or settled, and yield whether no other process reads for it."""
+        """Lock a group while its messages are leased or settled; yield whether no other process reads for the group."""
         live = self._registry.group(topic, group) if member is None else self._live(topic.name, member)
         with self._changing(live):
             yield live.try_acquire()
@@ -172,14 +172,14 @@ class Groups:
     def fenced(
         self, topic: TopicRecord, group: str, member: Member | None, partition: int, generation: int, *, is_resting: bool
     ) -> Iterator[int]:
-        """Lock a group while a member that owns a partition settles messages in it, and yield the group's generation.
+        """Lock a group while the owner of a partition settles messages in the partition; yield the group's generation.
 
         Args:
-            member: None for a consumer outside of a group.
-            generation: The generation of the member's last report.
+            member: None for a consumer without a group.
+            generation: The group's generation at the member's last report.
 
         Raises:
-            RebalancedError: the member lost the partition.
+            RebalancedError: the member has lost the partition.
         """
         if member is None:
             with self.locked(topic, group):
@@ -194,14 +194,14 @@ class Groups:
             live.membership.touch(member.id, self._backing.monotonic(), is_resting=is_resting)
 
     def has_changed(self, topic: TopicName, member: Member, generation: int) -> bool:
-        """Return whether a group has changed since a member's generation."""
+        """Return whether a member's group has changed since a generation."""
         live = self._live(topic, member)
         return bool(live.abandoned) or live.membership.generation != generation
 
     # -- administration --------------------------------------------------------------------------------------
 
     def list(self, topic: TopicName) -> builtins.list[Group]:
-        """Return the groups of a topic, by name: created groups, groups with commits, and groups with members in this process."""
+        """Return a topic's groups by name: created groups, groups with commits, and groups with members in this process."""
         record = self._backing.topic(topic)
         committed = [owner.name for owner in self._backing.log.offsets(record).consumers() if owner.kind is ConsumerKind.GROUP]
         made = [group.name for group in record.groups]
@@ -210,7 +210,7 @@ class Groups:
         return [group for group in groups if _exists(record, group)]
 
     def get(self, topic: TopicName, group: str) -> Group:
-        """Return one group; GroupNotFoundError if it was not created and has neither commits nor members."""
+        """Return one group; GroupNotFoundError if the group was not created and has neither commits nor members."""
         record = self._backing.topic(topic)
         found = self._describe(record, group, self._topics.get(topic).partitions)
         if not _exists(record, found):
@@ -225,8 +225,8 @@ class Groups:
         """Delete a group and its committed offsets.
 
         Raises:
-            GroupInUseError: the group has members, here or in another process.
-            LogLockedError: an existing client created the group, and another process is the log's writer.
+            GroupInUseError: the group has members in any process.
+            LogLockedError: an Iggy client created the group and another process is the log's writer.
         """
         self.get(topic, group)
         with self._unused(topic, group) as record:
@@ -246,8 +246,8 @@ class Groups:
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
-            OffsetOutOfRangeError: an offset is not between the partition's first and its end.
-            GroupInUseError: the group has members, here or in another process.
+            OffsetOutOfRangeError: an offset is not between the partition's first offset and end offset.
+            GroupInUseError: the group has members in any process.
         """
         consumer = OffsetOwner.group(group)
         partitions = {each.number: each for each in self._topics.get(topic).partitions}
@@ -267,8 +267,8 @@ class Groups:
         return self.get(topic, group)
 
     def hold(self, topic: TopicName, group: str) -> Callable[[], None]:
-        """Keep members out of a group while connections of existing clients read for it, until the result is called.
-        GroupInUseError: it has members, here or in another process.
+        """Keep members out of a group while connections of Iggy clients read for it, until the returned function is called.
+        GroupInUseError: the group has members in any process.
         """
         live = self._registry.group(self._backing.topic(topic), group)
         with self._unused(topic, group):
@@ -287,12 +287,12 @@ class Groups:
             return self._joined[member.id]
         except KeyError:
             raise ClosedError(
-                f"the member has left group {member.group!r}", where=str(topic), advice="Create another with log.consumer()"
+                f"the member has left group {member.group!r}", where=str(topic), advice="Create a consumer with log.consumer()"
             ) from None
 
     @contextmanager
     def _changing(self, live: LiveGroup) -> Iterator[None]:
-        """Lock a group, and wake waiting members if it has changed."""
+        """Lock a group; wake waiting members if the group has changed."""
         with live.lock:
             before = live.membership.generation
             try:
@@ -306,7 +306,7 @@ class Groups:
 
     @contextmanager
     def _unused(self, topic: TopicName, group: str) -> Iterator[TopicRecord]:
-        """Block all readers of a group without members."""
+        """Block all readers of a group that has no members."""
         record = self._backing.topic(topic)
         live = self._registry.group(record, group)
         with self._changing(live):
@@ -321,7 +321,7 @@ class Groups:
         return GroupInUseError(
             f"group {group!r} of {str(topic)!r} is in use by {holder}",
             where=self._backing.log.root,
-            advice="Close its consumers first: their commits would overwrite this offset",
+            advice="Close the group's consumers first: their commits would overwrite this offset",
         )
 
     def _describe(self, record: TopicRecord, name: str, partitions: Iterable[Partition]) -> Group:
@@ -342,7 +342,7 @@ def _lost(topic: TopicName, group: str, partitions: Iterable[int]) -> Rebalanced
     return RebalancedError(
         f"nothing is committed in partition {', '.join(map(str, partitions))}: another member of group {group!r} owns it now",
         where=str(topic),
-        advice="Its uncommitted messages are delivered again; a longer session_timeout_ms allows more time for a message",
+        advice="Its uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
     )
 
 

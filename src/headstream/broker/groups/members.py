@@ -1,7 +1,7 @@
-"""Members: maps members of our own groups to sessions; the end of a session removes its members.
+"""Members: maps members of Headstream's groups to sessions; the end of a session removes its members.
 
-A client can use several connections; a member is removed when the last connection that reported for it closes. A member over
-HTTP, which has no connections, is removed after its session timeout without a request.
+A client can use several connections; a member is removed when the connection that last reported for it is closed. Over HTTP,
+which has no connections, a member is removed after its session timeout without a request.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Members:
         return member
 
     def find(self, session: Session, member_id: int) -> Member:
-        """Return a member of this user, and record its heartbeat; ClosedError if the member, or its connection, has ended."""
+        """Return a member of the session's user; record a heartbeat. ClosedError if the member or connection has ended."""
         with self._lock:
             known = self._known.get(member_id)
             if known is not None and known.user_id == session.user_id:
                 known.session, known.seen_s = session, self._monotonic()
                 return known.member
-        raise ClosedError(f"the member {member_id} no longer exists", advice="Enter the group again")
+        raise ClosedError(f"the member {member_id} no longer exists", advice="Join the group again")
 
     def exit(self, session: Session, member_id: int) -> None:
         """Remove a member; ClosedError if it does not exist."""
@@ -63,7 +63,7 @@ class Members:
             self._groups.leave(known.topic, known.member)
 
     def end(self, session: Session) -> None:
-        """Remove the members that last reported by a session."""
+        """Remove the members whose last report came from a session."""
         self._let_go(lambda known: known.session is session)
 
     def end_all(self) -> None:
@@ -71,7 +71,7 @@ class Members:
         self._let_go(lambda known: True)
 
     def sweep(self) -> None:
-        """Remove the members over HTTP that exceeded their session timeout."""
+        """Remove HTTP members that have exceeded their session timeout."""
         now_s = self._monotonic()
         self._let_go(lambda known: known.session.transport is None and now_s - known.seen_s > known.timeout_s)
 

@@ -2,18 +2,18 @@
 
     membership.join(7, 60, now)                       a member joins: partitions are reassigned
     membership.report(7, [1, 2, 3], now)              heartbeat; returns the member's assignment
-    membership.report(7, [1, 2, 3], now, released=(2,))   it has finished a revoked partition
-    membership.owns(7, 2, generation)                 whether it has owned it since then, and so can commit
-    membership.leave(7, now)                          it leaves
+    membership.report(7, [1, 2, 3], now, released=(2,))   the member has finished a revoked partition
+    membership.owns(7, 2, generation)                 whether the member owns it since the generation, and can commit
+    membership.leave(7, now)                          the member leaves
 
-A partition moves between members when its owner has finished its messages in progress: the partition is
-revoked (Assignment.revoked), and the owner releases it (released). It is revoked
+To move a partition to another member, the group revokes it (Assignment.revoked); the owner finishes its messages in progress and
+then releases the partition (released). A partition is taken away without a release
 
-- at once from a resting member, which has no messages in progress and reports before it takes more;
+- immediately from a resting member, which has no messages in progress and reports before it takes more;
 - after the session timeout from a member that does not release it;
-- from a member that is silent for its session timeout while the group has others; that member is removed, and can join again.
+- from a member without a report for its session timeout, if other members exist. The member can join again.
 
-A member cannot commit in a partition it has lost; the next owner receives its uncommitted messages again.
+A member cannot commit in a partition that it has lost; the next owner receives the uncommitted messages again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from headstream.errors import RebalancedError
 
 
 def assign(members: Sequence[int], partitions: Sequence[int], owners: Mapping[int, int]) -> dict[int, int]:
-    """Return partition -> member, near to `owners`; partitions are ascending, members in the order they joined."""
+    """Return partition -> member, with few changes to `owners`; partitions are ascending, members in joining order."""
     if not members:
         return {}
     held: dict[int, list[int]] = {member: [] for member in members}
@@ -64,7 +64,7 @@ class _Member:
 
 
 class GroupMembers:
-    """The members of one group; one thread at a time. `generation` is the first member."""
+    """The members of one group; not thread-safe. `generation`: the initial generation."""
 
     def __init__(self, generation: int = 0) -> None:
         self.generation = generation
@@ -82,34 +82,34 @@ class GroupMembers:
 
     @property
     def owners(self) -> dict[int, int]:
-        """Partition -> its owner."""
+        """Partition -> owner."""
         return dict(self._owners)
 
     def members(self) -> tuple[GroupMember, ...]:
-        """Return the members and their partitions, in the order they joined."""
+        """Return the members and their partitions, in joining order."""
         return tuple(
             GroupMember(member, tuple(partition for partition, owner in sorted(self._owners.items()) if owner == member))
             for member in self._members
         )
 
     def join(self, member: int, session_timeout_s: float, now_s: float) -> None:
-        """Add a member; an existing member loses its partitions; the timeout also limits how long it holds revoked partitions."""
+        """Add a member; an existing member loses its partitions. The timeout also limits holding revoked partitions."""
         self._owners = {partition: owner for partition, owner in self._owners.items() if owner != member}
         self._members[member] = _Member(session_timeout_s, now_s)
         self._divide(now_s)
 
     def leave(self, member: int, now_s: float) -> None:
-        """Remove a member; its partitions are free immediately. A second call does nothing."""
+        """Remove a member and free its partitions immediately; a second call does nothing."""
         if self._members.pop(member, None) is not None:
             self._divide(now_s)
 
     def report(
         self, member: int, partitions: Sequence[int], now_s: float, *, released: Iterable[int] = (), is_resting: bool = False
     ) -> Assignment:
-        """Record a member's heartbeat and released partitions, and return its assignment.
+        """Record a member's heartbeat and released partitions; return the member's assignment.
 
         Raises:
-            RebalancedError: it is not a member, or was removed; it can join again.
+            RebalancedError: the caller is not a member or was removed; it can join again.
         """
         state = self._known(member)
         state.seen_s, state.is_resting = now_s, is_resting
@@ -125,7 +125,7 @@ class GroupMembers:
         return self._assignment(member, state)
 
     def touch(self, member: int, now_s: float, *, is_resting: bool) -> None:
-        """Record a member's heartbeat; does nothing after its removal."""
+        """Record a member's heartbeat; no effect after the member's removal."""
         state = self._members.get(member)
         if state is not None:
             state.seen_s, state.is_resting = now_s, is_resting
@@ -133,7 +133,7 @@ class GroupMembers:
                 self._divide(now_s)
 
     def owns(self, member: int, partition: int, generation: int) -> bool:
-        """Return whether a member has owned a partition since a generation; true for a revoked partition until its release."""
+        """Return whether a member has owned a partition since a generation; True for a revoked partition until its release."""
         return self._owners.get(partition) == member and self._since[partition] <= generation
 
     def _known(self, member: int) -> _Member:
@@ -141,7 +141,7 @@ class GroupMembers:
         if state is None:
             raise RebalancedError(
                 f"member {member} timed out and left the group; its partitions were assigned to other members",
-                advice="Its uncommitted messages are delivered again; a longer session_timeout_ms allows more time for a message",
+                advice="Its uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
             )
         return state
 
@@ -156,7 +156,7 @@ class GroupMembers:
         return bool(silent)
 
     def _divide(self, now_s: float) -> None:
-        """Recompute the assignment, and move the partitions that are free."""
+        """Recompute the assignment, and move free partitions."""
         targets = assign(list(self._members), self._partitions, self._owners)
         owners: dict[int, int] = {}
         asked_s: dict[int, float] = {}

@@ -1,1 +1,1 @@
-"""Messages: append, read one page of a poll, wait; committed offsets of consumers."""
+"""Messages: appends, pages of polls, waits, and committed offsets of consumers."""

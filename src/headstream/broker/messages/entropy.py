@@ -1,4 +1,4 @@
-"""Entropy: the system's random bytes, read in blocks for many sends."""
+"""Entropy: reads the system's random bytes in blocks for many sends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHORT_BYTES: Final = 16
 class Entropy:
     """Returns random bytes, each byte once; thread-safe.
 
-    A system call for each send's ids would take a tenth of the time of a small send.
+    A system call per send would take a tenth of the time of a small send.
     """
 
     __slots__ = ("_at", "_fetched", "_lock")

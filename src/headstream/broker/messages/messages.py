@@ -1,4 +1,4 @@
-"""Messages: send, poll, wait, and their states."""
+"""Messages: sends, polls, waits, and message states."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _KNOWN: Final = frozenset(state.value for state in MessageState)
 
 
 def in_group(polled: Polled, state: DeliveryState, states: frozenset[int] | None) -> Polled:
-    """Return a poll with its messages' states in a group; `states` to return, None is all."""
+    """Return a poll's result with the messages' states in a group; `states`: states to return, None for all."""
     given_up = {each.offset for each in state.given_up}
     parts: list[memoryview] = []
     count = 0
@@ -93,8 +93,8 @@ _ATTEMPTS: Final = 5
 class Messages:
     """Message commands.
 
-    Partitions count from 1. TopicNotFoundError, PartitionNotFoundError if the topic or partition does not exist; commands that
-    write raise LogLockedError if another process is the writer. `tracing` records spans of appends; None records no spans.
+    Partitions are numbered from 1. Commands raise TopicNotFoundError or PartitionNotFoundError; commands that write raise
+    LogLockedError if another process is the writer. `tracing`, if not None, records spans of appends.
     """
 
     def __init__(self, backing: Backing, groups: Groups, transitions: Transitions) -> None:
@@ -114,13 +114,13 @@ class Messages:
             return catalog
 
     def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
-        """Append a batch to a partition and return the offset of its first message; it is committed then.
+        """Append and commit a batch to a partition; return the offset of the first message.
 
-        If the topic deduplicates, a message whose id occurs among the newest messages of the partition is dropped and
-        acknowledged. Returns the offset of the first new message, or the next offset if no message is new.
+        If the topic deduplicates, messages whose ids occur among the newest messages of the partition are dropped and
+        acknowledged. The result is then the offset of the first new message, or the next offset if no message is new.
 
         Args:
-            batch: Messages as sent, back to back, at most 64 MiB.
+            batch: Encoded messages, contiguous, at most 64 MiB.
 
         Raises:
             LimitError: a message exceeds the topic's limits or lacks a required key; nothing was written.
@@ -137,10 +137,10 @@ class Messages:
         *,
         retry_timeout_s: float | None = None,
     ) -> Appended:
-        """Append a batch to a partition as send() does, and return its position.
+        """Append a batch to a partition like send(); return its position.
 
         Args:
-            number: The batch's number; a batch with a known number is not appended again. None disables the check.
+            number: The batch's number; a batch with a stored number is not appended again. None disables the check.
             retry_timeout_s: Used by network transports; ignored here.
 
         Raises, in addition to send():
@@ -172,24 +172,24 @@ class Messages:
             # A concurrent purge or delete of the partition removed the batch: append it again.
 
     def new_producer(self, user_id: int) -> ProducerId:
-        """Return an unused producer id and its first epoch; only `user_id` is allowed to send with it."""
+        """Return an unused producer id and its first epoch; only the user `user_id` can send with this id."""
         self._backing.writable_log()
         return ProducerId(producer_id_of(self._producer_numbers.take(), user_id), 0)
 
     def forget_producer(self, topic: TopicName, producer_id: int) -> None:
-        """Drop a producer's state in all partitions of a topic, after its last retry."""
+        """Remove a producer's state in all partitions of a topic, after the producer's last retry."""
         log, record = self._backing.writable_log(), self._backing.topic(topic)
         for number in range(1, record.partitions + 1):
             if log.writing_end(record, number) is not None:  # the state in an unopened partition expires
                 log.partition(record, number).forget_producer(producer_id)
 
     def _is_there(self, record: TopicRecord, partition: int) -> bool:
-        """Return whether a partition still exists, even under a renamed topic or stream."""
+        """Return whether a partition still exists, even if its topic or stream was renamed."""
         now = find_topic(self._backing.log.snapshot(), record.number)
         return now is not None and partition <= now.partitions and now.generation(partition) == record.generation(partition)
 
     def _is_made_anew(self, record: TopicRecord, partition: int) -> bool:
-        """Return whether a partition has been purged or recreated; raises if it does not exist."""
+        """Return whether a partition was purged or recreated; raises an error if it does not exist."""
         now = self._backing.partition(record.name, partition)
         return now is not record and (now.number, now.generation(partition)) != (record.number, record.generation(partition))
 
@@ -197,20 +197,20 @@ class Messages:
 
     @property
     def filter_counts(self) -> tuple[int, int]:
-        """The number of messages that filters have examined, and how many of these failed."""
+        """The number of messages that filters have examined, and how many filters could not be applied to."""
         return self._scanned_count, self._failed_count
 
     def poll(self, topic: TopicName, partition: int, request: PollRequest, *, user_id: int = NO_USER) -> Polled:
         """Return messages of a partition as stored bytes, without waiting.
 
         Args:
-            request: A poll with a filter examines SCAN_BYTES, and returns the offset that it reached. A group that requests
-                other states than available gets the states that messages have for it; see GroupStates.
+            request: A poll with a filter examines SCAN_BYTES and returns the offset that it has reached. A group that requests
+                states other than `available` receives the messages' states in the group; see GroupStates.
 
         Raises:
-            ConsumersLimitError: the consumer that commits is new, and the user has reached the limit of consumers.
-            InvalidInputError: an argument is out of range, or the consumer is missing.
-            CorruptSendError: the next messages are damaged; a poll from its until_offset skips them.
+            ConsumersLimitError: the poll commits for a new consumer and the user has reached the limit of consumers.
+            InvalidInputError: an argument is out of range or the consumer is missing.
+            CorruptSendError: the next messages are damaged; a poll from the error's until_offset skips them.
         """
         request.check(topic)
         where, consumer, states = request.where, request.consumer, request.states
@@ -231,7 +231,7 @@ class Messages:
         return polled
 
     def _in_group(self, polled: Polled, topic: TopicName, group: OffsetOwner, states: frozenset[int] | None) -> Polled:
-        """Return a poll with its messages' states in a group."""
+        """Return a poll's result with the messages' states in a group."""
         record = self._backing.partition(topic, polled.partition)
         with self._groups.locked(record, group.name):
             journal = self._journals.find(record, group, polled.partition).journal
@@ -241,7 +241,7 @@ class Messages:
     def _read(
         self, topic: TopicName, partition: int, strategy: PollingStrategy, wanted: Wanted, consumer: OffsetOwner | None
     ) -> Polled:
-        """Read a page; again if its files were replaced or removed meanwhile."""
+        """Read a page; repeat the read if files were replaced or removed meanwhile."""
         log, count = self._backing.log, wanted.count
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             record = self._backing.partition(topic, partition)
@@ -268,13 +268,13 @@ class Messages:
         raise AssertionError("unreachable")
 
     def measure(self, topic: TopicName, partition: int, from_offset: int, until_offset: int, size_bytes: int) -> tuple[int, int]:
-        """Estimate the stored bytes of a range, and return the end of the last send within a size.
+        """Return the estimated stored bytes of a range, and the end of the last send within `size_bytes`.
 
-        Reads only the indexes. For a damaged partition the result is 0 bytes and the partition's end.
+        Only indexes are read. For a damaged partition, the result is 0 bytes and the partition's end.
 
         Args:
-            from_offset: The first offset; expired offsets have no bytes.
-            size_bytes: Size to find the end of, bytes; the first send is included even if it is larger.
+            from_offset: The first offset; expired offsets count as 0 bytes.
+            size_bytes: Maximum size up to the returned end; the first send is included even if it is larger.
         """
         record = self._backing.partition(topic, partition)
         with self._backing.log.reading(record, partition) as follower:
@@ -288,7 +288,7 @@ class Messages:
                 return 0, follower.end_offset
 
     def count_segments(self, topic: TopicName, where: Filter) -> SegmentCounts:
-        """Return how much of a topic a filter reads, from indexes and summaries; PartitionNotFoundError: purged meanwhile."""
+        """Return how much of a topic a filter reads, from indexes and summaries; PartitionNotFoundError if purged meanwhile."""
         record = self._backing.topic(topic)
         count = skipped_count = size_bytes = skipped_bytes = 0
         for number in range(1, record.partitions + 1):
@@ -336,18 +336,18 @@ class Messages:
             log.upkeep.start_removal(self._backing.clock_us)
 
     def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
-        """Remove messages marked for deletion with this reason from the disk, one group of segments at a time.
+        """Remove messages marked for deletion with a reason from the disk, in one group of segments.
 
         Raises:
             LegalHoldError: the topic is under legal hold; nothing is removed.
-            CorruptLogError: a segment is damaged; its messages stay.
+            CorruptLogError: a segment is damaged; its messages are kept.
         """
         log = self._backing.writable_log()
         record = self._backing.partition(topic, partition)
         return MarkedRemoval(log, self._backing.clock_us).remove_now(record, partition, reason, most_groups=1)
 
     def states(self, topic: TopicName, partition: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
-        """Return up to `count` (negative is all) messages from an offset that are not available, with reason, author and time."""
+        """Return up to `count` (negative: all) unavailable messages from an offset on, with reason, author and time."""
         record = self._backing.partition(topic, partition)
         return self._backing.log.states.changes(record, partition, from_offset, count)
 
@@ -360,11 +360,11 @@ class Messages:
         member: Member | None = None,
         generation: int = 0,
     ) -> bool:
-        """Wait at most `timeout_ms` until a partition has a message at or after an offset, and return whether one has.
+        """Wait at most `timeout_ms` until a partition has a message at or after an offset; return whether a partition has.
 
         Args:
             positions: Partition -> offset.
-            member: The waiting group member: a change of its group ends the wait too.
+            member: The waiting group member, if any; a change of the member's group also ends the wait.
         """
         directories, is_there = self._look_for(topic, positions, member, generation)
         return self._backing.log.wait(directories, is_there, timeout_ms / 1000, self._backing.monotonic)
@@ -378,14 +378,14 @@ class Messages:
         member: Member | None = None,
         generation: int = 0,
     ) -> Wait:
-        """Start a wait that blocks no thread; arguments as for wait(), and see Wait for `on_notify`."""
+        """Start a wait that blocks no thread; for arguments see wait(), for `on_notify` see Wait."""
         directories, is_there = self._look_for(topic, positions, member, generation)
         return Wait(self._backing.log.waiting, directories, lambda: is_there(directories), on_notify)
 
     def _look_for(
         self, topic: TopicName, positions: Mapping[int, int], member: Member | None, generation: int
     ) -> tuple[list[str], Callable[[Iterable[str]], bool]]:
-        """Return the directories that a wait watches, and a function that checks some of them for messages."""
+        """Return the directories that a wait watches, and a function that checks directories for messages."""
         backing, log = self._backing, self._backing.log
         records = {partition: backing.partition(topic, partition) for partition in positions}
         places = {log.partition_directory(record, partition): partition for partition, record in records.items()}
@@ -415,7 +415,7 @@ class Messages:
 
 
 def _with_place(error: CorruptSendError, topic: TopicName, partition: int) -> CorruptSendError:
-    """Return the error for unreadable messages, with the topic and partition of the poll."""
+    """Return the error for unreadable messages with the poll's topic and partition."""
     return CorruptSendError(
         f"messages of {topic}, partition {partition}, cannot be read: {error.what}",
         where=error.where,

@@ -14,13 +14,13 @@ from headstream.log.partition.offset_file_counts import NO_USER
 
 
 class BrokerOffsets:
-    """Commands for committed offsets. An offset always refers to the next message: one past the last message that is done."""
+    """Commands for committed offsets. A committed offset is one past the last finished message."""
 
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
 
     def committed(self, topic: TopicName, consumer: OffsetOwner) -> dict[int, int]:
-        """Return the committed offset of each partition that has one; TopicNotFoundError if the topic does not exist."""
+        """Return the committed offsets by partition; TopicNotFoundError if the topic does not exist."""
         record = self._backing.topic(topic)
         return self._backing.log.offsets(record).all_committed(consumer, range(1, record.partitions + 1))
 
@@ -33,15 +33,15 @@ class BrokerOffsets:
         generations: Mapping[int, int] = MappingProxyType({}),
         user_id: int = NO_USER,
     ) -> None:
-        """Commit a consumer's offsets, from this or another process.
+        """Commit the offsets of a consumer of any process.
 
         Args:
             offsets: Partition -> offset of the next message.
-            generations: Partition -> the generation it was polled from, if known.
+            generations: Partition -> the partition's generation when its messages were polled, if known.
 
         Raises:
-            ConsumersLimitError: the consumer is new, and the user has reached the limit of consumers.
-            OffsetOutOfRangeError: a partition was purged or recreated since; nothing in it is committed.
+            ConsumersLimitError: the consumer is new and the user has reached the limit of consumers.
+            OffsetOutOfRangeError: a partition was purged or recreated meanwhile; nothing is committed in this partition.
         """
         now_us = self._backing.clock_us()
         for number, offset in offsets.items():
@@ -49,14 +49,14 @@ class BrokerOffsets:
             now = record.generation(number)
             if generations.get(number, now) != now:
                 raise OffsetOutOfRangeError(
-                    f"partition {number} of {str(topic)!r} has been purged or recreated since offset {offset} was reached",
-                    advice="Nothing was committed: seek() to the offset to continue at",
+                    f"partition {number} of {str(topic)!r} was purged or recreated after offset {offset} was reached",
+                    advice="Nothing was committed; seek() to the offset at which to continue",
                 )
             self._backing.log.offsets(record).commit(consumer, number, offset, now_us, user_id)
 
 
 def limit_consumers(log: Log, most: int) -> None:
-    """Limit the consumers and groups per user, counted by topic; this reads the log's files of offsets, about 10 us each."""
+    """Limit the consumers and groups per user and topic; reads the log's offset files, about 10 us per file."""
     for stream in log.snapshot().values():
         for topic in stream.topics.values():
             log.offsets(topic).count_files()

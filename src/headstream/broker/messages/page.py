@@ -1,4 +1,4 @@
-"""Reads one page of a poll: from a position up to the requested number of messages, or the end, or the end of its scan."""
+"""Reads one page of a poll: from a position up to the requested number of messages, the end, or the limit of a scan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AVAILABLE = MessageState.AVAILABLE.value
 
 
 def select(stored: memoryview, count: int, states: frozenset[int] | None) -> tuple[list[memoryview], int]:
-    """Return the ranges of the complete stored messages in one of these states (None for all), and their number."""
+    """Return the byte ranges and the number of the complete stored messages in the given states (None for all)."""
     if states is None:
         return [stored], count
     others = find_states(stored)
@@ -55,7 +55,7 @@ class Wanted:
 
     Args:
         size_bytes: Approximate maximum size, bytes; at least one message is returned.
-        states: State codes to deliver; None is all.
+        states: State codes to deliver; None for all states.
         until_offset: One past the last offset to examine; 0 for the end.
     """
 
@@ -69,9 +69,9 @@ class Wanted:
 def find_start(
     follower: PartitionFollower, strategy: PollingStrategy, committed: int | None, count: int, written_end: int | None
 ) -> int:
-    """Return the offset that a poll starts at; the follower's cached ends avoid reading the files.
+    """Return the offset at which a poll starts; the follower's cached ends avoid reading the files.
 
-    They are complete if the writer is this process and the follower has its last write.
+    The cached ends are current if this process is the writer and the follower has seen the last write.
     """
     offset = strategy.value if strategy.kind is PollingKind.OFFSET else committed
     if offset is not None:
@@ -90,14 +90,14 @@ def find_start(
 
 
 def read_page(follower: PartitionFollower, place: tuple[int, int], start: int, wanted: Wanted, known: PartitionStates) -> Polled:
-    """Read from an offset of a place (partition, generation) up to the requested number of messages or the end.
+    """Read from an offset in a partition (`place`: partition, generation) up to the requested number of messages or the end.
 
-    States are read only if some message can be unavailable; log/states.py explains the second check. Runs of messages in other
-    states are skipped, and the bytes read from mixed runs count towards the size, so that the cost depends on the bytes polled.
+    States are read only if messages can be unavailable; log/states.py explains the second check. Runs of messages in unwanted
+    states are skipped; bytes read from mixed runs count towards the size limit, so that the cost is limited.
 
     Raises:
         CorruptSendError: the first messages are damaged.
-        HeaderError: the filter cannot be applied to the first message that it examines, and this is an error.
+        HeaderError: the filter cannot be applied to the first examined message and raises errors.
     """
     page = _Page(wanted)
     states, where = wanted.states, wanted.where
@@ -141,7 +141,7 @@ def read_page(follower: PartitionFollower, place: tuple[int, int], start: int, w
 
 
 class _Page:
-    """The messages of a poll as they are found."""
+    """The messages found so far by a poll."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
@@ -151,7 +151,7 @@ class _Page:
         self.count = self.scanned_count = self.failed_count = 0
 
     def wants_more(self, scanned_bytes: int) -> bool:
-        """Return whether to read on after this number of bytes."""
+        """Return whether to continue reading after `scanned_bytes`."""
         if self.count >= self._wanted.count or self._rest <= 0 or self._is_stopped:
             return False
         if self._wanted.where is not None:
@@ -162,20 +162,20 @@ class _Page:
         return scanned_bytes < self._wanted.size_bytes and self._rest * self.count >= self._wanted.size_bytes - self._rest
 
     def next_read(self, offset: int, end: int) -> tuple[int, int]:
-        """Return the end of the offsets to read next, and the size of a chunk."""
+        """Return the end offset and the chunk size of the next read."""
         if self._wanted.where is not None:
             return end, _FILTERED_CHUNK_BYTES
         return min(end, offset + self._wanted.count - self.count), min(self._rest, DEFAULT_CHUNK_BYTES)
 
     def add(self, parts: list[memoryview], count: int, reached: int) -> int:
-        """Add messages, and return the offset to continue from."""
+        """Add messages; return the offset at which to continue."""
         self.chunks += parts
         self.count += count
         self._rest -= sum(map(len, parts))
         return reached
 
     def add_matching(self, where: Filter, parts: list[memoryview], reached: int) -> int:
-        """Add those messages that match a filter, and return the offset to continue from."""
+        """Add the messages that match a filter; return the offset at which to continue."""
         for part in parts:
             if self.count >= self._wanted.count or self._rest <= 0:
                 return _offset_at(part, 0)

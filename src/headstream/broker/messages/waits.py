@@ -1,4 +1,4 @@
-"""Wait: a wait for messages that blocks no thread. Its callback runs when messages can be available; the caller then checks."""
+"""Wait: a wait for messages that blocks no thread. A callback reports that messages may be available."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Wait:
 
     Args:
         directories: The directories to watch.
-        on_notify: Called when messages can be available, synchronously in the appending thread; once until is_ready is read.
+        on_notify: Called when messages may be available, in the appending thread; not called again before is_ready is read.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Wait:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a poll would return messages or raise; checks the log."""
+        """Whether a poll would return messages or raise an error; checks the log."""
         self._is_notified = False  # before the check: an append during it notifies again
         try:
             return self._condition()
@@ -36,7 +36,7 @@ class Wait:
             return True
 
     def notify(self, directory: str) -> None:
-        """Record that a directory can have messages."""
+        """Record that a directory may have new messages."""
         if not self._is_notified:
             self._is_notified = True
             self._on_notify()

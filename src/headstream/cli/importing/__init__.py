@@ -1,7 +1,7 @@
-"""Import: sends the messages of a file to a log, each exactly once, even if the import is interrupted and continued.
+"""Import: sends each message of a file to a log exactly once, even if the import is interrupted and continued.
 
-reading    the file's lines, with their positions and messages
+reading    the lines of the file, with their positions and messages
 progress   the progress of an import, saved in FILE.progress
-topics     the requirements of a file's messages on their topics
-importer   one run: chunk by chunk, each recorded before it is sent
+topics     the topics that the messages of a file require
+importer   one run; the progress is saved before each chunk is sent
 """

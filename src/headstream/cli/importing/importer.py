@@ -1,13 +1,13 @@
 """Importer: one run of an import.
 
-    read a chunk of lines -> save the progress, with the ends of their partitions -> send -> acknowledged -> next chunk
+    read a chunk of lines -> save the progress, with the end offsets of the partitions -> send -> wait for acknowledgements -> …
 
-When an import continues after an interruption, the log's messages after those ends are searched for messages of the one
-chunk that was in flight: a line without an id gets an id derived from the import's id and the line's number, and its partition
-is chosen by its key or its line's number, so that a line always gives the same message. A state other than available is
-set when a chunk is stored.
+When an interrupted import continues, the log is searched after the saved end offsets for messages of the chunk that was in
+flight. A line always produces the same message: if it has no id, its id is derived from the import's id and the line number, and
+its partition is chosen by its key or the line number. States other than available are set after a chunk is stored.
 
-The progress is exact after a crash of the process. The log's fsync policy determines the messages that a power failure can lose.
+After a crash of the process, the saved progress is exact. After a power failure, messages can be lost according to the log's
+fsync policy.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TopicNeeds:
-    """The requirements on a topic: the highest partition in a line (None if no line has one), and whether it must be `wide`."""
+    """The needs of a topic: the highest partition in a line (None if no line has a partition), and whether it must be `wide`."""
 
     highest: int | None = None
     is_wide: bool = False
 
     def count_partitions(self, first: int) -> int:
-        """Return the number of partitions that the topic needs, at least 1; its first partition is `first`."""
+        """Return the number of partitions that the topic needs, at least 1; `first` is the number of its first partition."""
         return 1 if self.highest is None else max(self.highest - first + 1, 1)
 
 
 def plan_topics(lines: Iterable[Line]) -> dict[str, TopicNeeds]:
-    """Return the requirements of each topic so that it accepts these lines' messages; bad lines have no requirements."""
+    """Return the needs of each topic, so that it accepts the messages of these lines; bad lines are ignored."""
     needs: dict[str, TopicNeeds] = {}
     for line in lines:
         message = line.message
@@ -66,7 +66,7 @@ def plan_topics(lines: Iterable[Line]) -> dict[str, TopicNeeds]:
 
 
 def _fits(message: Message, *, wide: bool) -> bool:
-    """Return whether the log would accept a message, by the log's own check."""
+    """Return whether a log would accept a message, using the log's own check."""
     try:
         check_sent(encode_sent((message,)), wide)
     except HeadstreamError:
@@ -84,15 +84,15 @@ _READ_COUNT: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """Options of an import.
+    """The options of an import.
 
     Args:
         topic: Topic of lines without a topic.
-        bad_lines: File for bad lines; None stops at the first.
-        partitions: Number of partitions of a created topic, unless a line has a higher partition.
-        limits: Limits of a created topic; None chooses by its messages.
+        bad_lines: File for bad lines; None stops the import at the first bad line.
+        partitions: Partition count of a created topic, unless a line has a higher partition.
+        limits: Limits of a created topic; None chooses the limits that the messages require.
         on_progress: Called with the byte position after every chunk.
-        on_bad_line: Called with the reason of every collected bad line.
+        on_bad_line: Called with the reason for every collected bad line.
     """
 
     topic: str | None = None
@@ -108,7 +108,7 @@ class Imported:
     """The result of a run.
 
     Args:
-        lines: Finished lines of the file, in all runs.
+        lines: Lines of the file that all runs have processed.
         sent: Messages sent by this run.
         found: Messages of this run's lines that an earlier run had already sent.
     """
@@ -121,7 +121,7 @@ class Imported:
 
 
 class Importer:
-    """One run of an import of JSON lines; the progress is saved in FILE.progress.
+    """One run of an import of JSON lines. The progress is saved in FILE.progress.
 
     Raises:
         InvalidInputError: the progress file is invalid, or the import began with another file or log.
@@ -144,7 +144,7 @@ class Importer:
         """Import from the saved position to the end of the file.
 
         Raises:
-            InvalidInputError: a line is bad and no file for bad lines is given; the lines before it are imported.
+            InvalidInputError: a line is bad, and there is no file for bad lines. All lines before this line are imported.
         """
         with ExitStack() as stack:
             if self._options.bad_lines is not None:
@@ -167,18 +167,16 @@ class Importer:
 
     def _check_unchanged(self) -> None:
         progress = self._progress
-        again = f"Move {progress_path(self._file).name} away to import it from the beginning"
+        again = f"Move {progress_path(self._file).name} to another directory to import the file from the beginning"
         if progress.byte_position and digest_before(self._file, progress.byte_position) != progress.digest:
             raise InvalidInputError(
-                "the import began with another file: the imported part of this file has changed",
-                where=str(self._file),
-                advice=again,
+                "the part of the file that was already imported has changed", where=str(self._file), advice=again
             )
         if progress.log is not None and self._log.identity != progress.log:
-            raise InvalidInputError("the import of this file began with another log", where=str(self._file), advice=again)
+            raise InvalidInputError("the import of this file was begun into another log", where=str(self._file), advice=again)
 
     def _find_sent(self, chunk: list[Line]) -> None:
-        """Find the last line of the chunk in flight that each partition has received.
+        """Find the last line of the chunk in flight that is stored in each partition.
 
         A partition receives its lines in order, so it has also received all earlier lines, even if compaction or retention has
         since removed some of their messages.
@@ -192,7 +190,7 @@ class Importer:
                     self._sent_until[line.message.topic, partition] = line.number
 
     def _search_sent(self) -> Iterator[tuple[tuple[str, int, int], int]]:
-        """Iterate over the messages after the saved ends: topic, partition and message id, and the offset."""
+        """Yield (topic, partition, message id) and the offset of each message after the saved end offsets."""
         for topic, ends in self._progress.ends.items():
             for number, offset in ends.items():
                 partition = int(number)
@@ -201,7 +199,7 @@ class Importer:
                     offset = (found[-1].offset or 0) + 1
 
     def _save(self, *, until: int) -> None:
-        """Save the progress; all lines sent so far are acknowledged."""
+        """Save the progress; call this when all sent lines have been acknowledged."""
         progress = self._progress
         progress.log = self._log.identity
         progress.until = until
@@ -222,7 +220,7 @@ class Importer:
         return read_lines(self._file, self._progress.byte_position, self._progress.lines + 1, self._options.topic)
 
     def _chunks(self) -> Iterator[list[Line]]:
-        """Iterate over the remaining lines in chunks, the first chunk unchanged if its outcome is unknown."""
+        """Yield the remaining lines in chunks. If the outcome of a chunk is unknown, the first chunk has the same lines again."""
         last = self._progress.until if self._progress.until > self._progress.lines else None
         chunk: list[Line] = []
         size_bytes = 0
@@ -237,7 +235,7 @@ class Importer:
             yield chunk
 
     def _open_bad_lines(self, path: Path) -> BinaryIO:
-        """Open the file of bad lines, truncated to the saved progress, since later lines are written again."""
+        """Open the file of bad lines and truncate it to the saved progress, because later lines are written again."""
         kept = self._progress.bad_lines
         try:
             file = path.open("ab")
@@ -251,7 +249,7 @@ class Importer:
     # -- sending ------------------------------------------------------------------------------------------------
 
     def _open_topics(self, chunk: list[Line], stack: ExitStack) -> None:
-        """Create producers for the topics of a chunk, and the missing topics."""
+        """Create the missing topics of a chunk, and producers for its topics."""
         for name in dict.fromkeys(line.message.topic for line in chunk if line.message is not None):
             if name is None or name in self._producers:
                 continue
@@ -268,7 +266,7 @@ class Importer:
             self._producers[name] = stack.enter_context(self._log.producer(name, linger_ms=_LINGER_MS))
 
     def _send(self, chunk: list[Line]) -> None:
-        """Send a chunk's messages, and move the progress after it, or to the line that stops the import."""
+        """Send a chunk's messages, then move the progress to the end of the chunk or to the line that stops the import."""
         stop: tuple[Line, HeadstreamError] | None = None
         for line in chunk:
             fault = line.fault or self._send_line(line)
@@ -293,11 +291,11 @@ class Importer:
             raise InvalidInputError(
                 f"line {stop[0].number} is bad: {stop[1]}",
                 where=str(self._file),
-                advice="Correct it and import again, which continues there; or collect bad lines with --bad-lines FILE",
+                advice="Correct the line and repeat the command, which continues there; or set --bad-lines FILE",
             )
 
     def _send_line(self, line: Line) -> HeadstreamError | None:
-        """Send a line's message unless it is blank or stored already; return why it cannot be sent."""
+        """Send a line's message, unless the line is blank or its message is stored; return why it cannot be sent, or None."""
         message = line.message
         if message is None or message.topic is None:
             return None
@@ -318,7 +316,7 @@ class Importer:
         return None
 
     def _set_states(self, chunk: list[Line]) -> None:
-        """Set the states of a chunk's stored messages that are not available."""
+        """Set the states of a chunk's stored messages, except the state available."""
         if all(line.message is None or line.message.state == MessageState.AVAILABLE for line in chunk):
             return
         offsets: dict[tuple[str, int, int], deque[int]] = {}
@@ -347,7 +345,7 @@ class Importer:
         return partition, message.id or self._make_id(number)
 
     def _make_id(self, number: int) -> int:
-        """Return the id of a line's message: a UUID of version 8 from the import's id and the line's number."""
+        """Return the id of a line's message: a version 8 UUID made of the import's id and the line number."""
         data = bytearray(xxhash.xxh3_128_digest(number.to_bytes(8, "little"), self._seed))
         data[6] = data[6] & 0x0F | 0x80
         data[8] = data[8] & 0x3F | 0x80

@@ -1,12 +1,11 @@
-"""ImportProgress: the progress of an import in its file, saved beside it in FILE.progress.
+"""ImportProgress: the progress of importing a file, saved beside the file in FILE.progress.
 
     {"format": 1, "import": "<uuid>", "log": "<uuid>", "byte_position": 1048576, "lines": 812, "until": 1812,
      "digest": "<xxh3 of the bytes before the position>", "bad_lines": {"path": "/data/bad.jsonl", "size_bytes": 4096},
      "ends": {"shop/orders": {"1": 400, "2": 400}}}
 
-It is written before a chunk is sent: every line before byte_position has been sent, the lines up to `until` may have been, and
-their messages are after the `ends` of their partitions. The file is replaced atomically, so it is never
-partly written.
+The progress is saved before a chunk is sent. Every line before byte_position has been sent. The lines from there up to `until`
+may have been sent; their messages are at or after the `ends` of their partitions. FILE.progress is replaced atomically.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ class ImportProgress:
     """The progress of an import.
 
     Args:
-        import_id: The base of the ids of its messages.
+        import_id: The import's id, from which ids of messages are derived.
         log: The identity of the target log.
         byte_position: Position of the next line.
         lines: Number of lines before the position.
-        until: The last line that may have been sent; `lines` if no outcome is unknown.
-        digest: Of the bytes before the position.
-        bad_lines: File of bad lines and its size in bytes; None if they stop the import.
-        ends: Topic -> partition -> its next offset when the progress was saved.
+        until: Number of the last line that may have been sent; equals `lines` if the outcome of every line is known.
+        digest: Digest of the bytes before the position.
+        bad_lines: The file of bad lines and its size in bytes; None if a bad line stops the import.
+        ends: Topic -> partition -> end offset of the partition when the progress was saved.
     """
 
     import_id: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -58,12 +57,12 @@ def progress_path(file: Path) -> Path:
 
 
 def load_progress(file: Path) -> ImportProgress:
-    """Return the saved progress of a file's import, or a new progress; InvalidInputError for an invalid file, StorageError."""
+    """Return the saved progress of an import, or a new progress; InvalidInputError if the progress file is invalid."""
     path = progress_path(file)
     try:
         document = json.loads(path.read_bytes())
         if document.pop("format") != _FORMAT:
-            raise ValueError("the file has another format")
+            raise ValueError("unknown format")
         document["import_id"] = document.pop("import")
         progress = ImportProgress(**document)
         _check(progress)
@@ -73,9 +72,9 @@ def load_progress(file: Path) -> ImportProgress:
         raise StorageError(f"cannot read the progress: {error.strerror}", where=str(path)) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InvalidInputError(
-            f"the file is not the progress of an import: {error}",
+            f"the file does not contain the progress of an import: {error}",
             where=str(path),
-            advice="Move it away to import from the beginning",
+            advice="Move the file to another directory to import from the beginning",
         ) from None
     return progress
 
@@ -91,7 +90,7 @@ def save_progress(file: Path, progress: ImportProgress) -> None:
         fresh.replace(path)
     except OSError as error:
         raise StorageError(
-            f"cannot save the progress: {error.strerror}", where=str(path), advice="An import saves it in its file's directory"
+            f"cannot save the progress: {error.strerror}", where=str(path), advice="The directory of FILE must be writable"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Reads the lines of a file, with their positions, and the message or error of each."""
+"""Reads the lines of a file: the position of each line, and its message or error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Line:
 
     Args:
         number: From 1.
-        message: With a topic; None for a blank or bad line.
+        message: The message, which has a topic; None for a blank or bad line.
         fault: Why the line is bad, or None.
     """
 
@@ -33,7 +33,7 @@ class Line:
 
 
 def read_lines(file: Path, byte_position: int, number: int, topic: str | None) -> Iterator[Line]:
-    """Iterate over JSON lines from a position and number, with a default topic; InvalidInputError: a line is too long."""
+    """Yield JSON lines from a position and line number on, with a default topic; InvalidInputError if a line is too long."""
     try:
         with file.open("rb") as source:
             source.seek(byte_position)
@@ -54,7 +54,7 @@ def _decode(number: int, byte_position: int, raw: bytes, topic: str | None) -> L
         message = decode_line(raw)
         if message.topic is None:
             if topic is None:
-                raise InvalidInputError("the line has no topic", advice="Set the topic of such lines with --topic")
+                raise InvalidInputError("the line has no topic", advice="Set a topic for such lines with --topic")
             message = replace(message, topic=topic)
         if message.checksum is not None and message.checksum != checksum(message.payload or b""):
             raise InvalidInputError("the payload does not match the line's checksum")

@@ -1,1 +1,1 @@
-"""`headstream inspect`: explains any bytes, field by field, and where and why they are invalid."""
+"""`headstream inspect`: explains any bytes field by field, and shows where and why they are invalid."""

@@ -1,8 +1,8 @@
-"""Fields: records the fields of an input and their positions while they are read.
+"""Fields: records the fields of an input, with their positions, while they are read.
 
-A walk reads an input from its beginning through a FieldReader. Fields read before a DecodeError are retained, so
-that invalid bytes are explained as far as possible. Proofs are also counted: a matching checksum or magic proves the format,
-whereas lengths alone can match by chance.
+A walk function reads an input from its beginning with a FieldReader. Fields that were read before a DecodeError are retained, so
+invalid bytes are explained as far as possible. Proofs of the format (matching checksums and magic values) are counted, because
+lengths alone can match by chance.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class ShownField(NamedTuple):
 
 
 class FieldReader:
-    """Reads fields in order and records each.
+    """Reads fields in order and records each field.
 
     Args:
         order: `<` little-endian, `>` big-endian.
-        limit: Number of messages whose fields are recorded; further messages are only read.
+        limit: Number of messages whose fields are recorded; fields of later messages are not recorded.
     """
 
     def __init__(self, data: bytes, at: int = 0, order: str = "<", limit: int = 1000) -> None:
@@ -62,16 +62,16 @@ class FieldReader:
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit of recorded messages is reached."""
+        """Whether the maximum number of messages has been recorded."""
         return self.count >= self._limit
 
     def skip(self, count: int, size_bytes: int) -> None:
-        """Skip messages without recording fields."""
+        """Skip messages without recording their fields."""
         self.count += count
         self._reader.at += size_bytes
 
     def begin(self, name: str) -> None:
-        """Begin the next message; its fields are prefixed with its name."""
+        """Begin the next message; its name becomes the prefix of its fields."""
         self._is_noting = self.count < self._limit
         self.prefix = f"{name} {self.count} "
         self.count += 1
@@ -82,12 +82,12 @@ class FieldReader:
         self._is_noting = True
 
     def note(self, at: int, size_bytes: int, name: str, value: object) -> None:
-        """Record a field that was read by other code."""
+        """Record a field that other code has read."""
         if self._is_noting:
             self.fields.append(ShownField(at, size_bytes, f"{self.prefix}{name}", str(value)))
 
     def number(self, name: str, code: str, show: Callable[[Any], object] = str) -> Any:
-        """Return a number of a struct code (B b H h I i Q q, or `16s` for 128 bits); `show` formats its value."""
+        """Read a number with a struct code (B b H h I i Q q, or `16s` for 128 bits); `show` formats its value."""
         layout = struct.Struct(self._order + code)
         at = self.at
         (value,) = self._reader.pull_struct(layout, name)
@@ -97,17 +97,17 @@ class FieldReader:
         return value
 
     def bytes(self, name: str, size: int, show: Callable[[bytes], object] | None = None) -> bytes:
-        """Return the next bytes; a negative size means null in dialects that have null, and reads no bytes."""
+        """Read bytes. A negative size means null in dialects that have null; no bytes are read."""
         at = self.at
         if size < -1:
-            raise DecodeError(f"the length of {name} is {size}", at)
+            raise DecodeError(f"{name} has the invalid length {size}", at)
         data = self._reader.pull_bytes(max(size, 0), name)
         text = describe_bytes(None if size < 0 else data, _SHOWN) if show is None else show(data)
         self.note(at, max(size, 0), name, text)
         return data
 
     def varint(self, name: str) -> int:
-        """Return a zig-zag varint."""
+        """Read a zig-zag varint."""
         at, value, shift = self.at, 0, 0
         while True:
             byte = self._reader.pull_u8(name)
@@ -116,13 +116,13 @@ class FieldReader:
             if byte < 0x80:
                 break
             if shift > 63:
-                raise DecodeError(f"{name} is a number of more than 64 bits", at)
+                raise DecodeError(f"{name} must have at most 64 bits", at)
         value = (value >> 1) ^ -(value & 1)
         self.note(at, self.at - at, name, value)
         return value
 
     def header(self, at: int, key: str, value: HeaderValue) -> None:
-        """Record a header that ends before the next field."""
+        """Record a header whose bytes end at the current position."""
         self.note(at, self.at - at, "header", format_header(key, value))
 
     def skip_to(self, at: int) -> None:
@@ -135,14 +135,14 @@ Walk = Callable[[FieldReader], None]
 
 
 class WalkEnd(NamedTuple):
-    """The result of a walk."""
+    """The result of a walk function."""
 
     reader: FieldReader
     fault: DecodeError | None
 
     @classmethod
     def of(cls, walk: Walk, reader: FieldReader) -> WalkEnd:
-        """Run a walk and return its result."""
+        """Run a walk function and return its result."""
         try:
             walk(reader)
         except DecodeError as error:

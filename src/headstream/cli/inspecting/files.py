@@ -1,4 +1,4 @@
-"""Files of a log, and documents: the index of a segment (log/segments/layout.py), Iggy's JSON, lines of export."""
+"""Walk functions for a segment's index (log/segments/layout.py), Iggy's JSON, and lines of export."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INDEX_MAGIC = b"HSINDEX\0"
 def walk_index(reader: FieldReader) -> None:
     """Read the index of a segment."""
     if not reader.data.startswith(INDEX_MAGIC):
-        raise DecodeError("not an index: the magic differs", 0)
+        raise DecodeError("not an index: the file does not begin with the magic bytes of an index", 0)
     reader.evidence += 1
     head = reader.bytes("header", INDEX_HEADER_BYTES, lambda data: "damaged")
     header = decode_header(head)
@@ -82,7 +82,7 @@ def walk_json(reader: FieldReader) -> None:
 def walk_lines(reader: FieldReader) -> None:
     """Read lines of export."""
     if not reader.data.lstrip().startswith(b"{"):
-        raise DecodeError("the first line has no JSON object", 0)
+        raise DecodeError("the first line is not a JSON object", 0)
     at = 0
     for line in reader.data.splitlines(keepends=True):
         if line.strip():
@@ -98,7 +98,7 @@ def walk_lines(reader: FieldReader) -> None:
 
 
 def walk_block(layout: HeaderLayout = BINARY) -> Walk:
-    """Return a walk over a header block."""
+    """Return a walk function for a header block."""
 
     def walk(reader: FieldReader) -> None:
         data = reader.data

@@ -1,10 +1,10 @@
-"""Iggy's binary formats: with state and checksum, before them, as sent, in frames, and the later generation.
+"""Walk functions for Iggy's binary formats: messages with and without state and checksum, as sent, in frames, and newer formats.
 
-core/codec/binary.py describes the first three. The generation after them (server 0.5.0 and later) has no state; little-endian:
+core/codec/binary.py describes the first three formats. Messages of server 0.5.0 and later have no state; little-endian:
 
     message   checksum u64 | id u128 | offset u64 | timestamp u64 | origin_timestamp u64 | headers_length u32
               | payload_length u32 | [reserved u64, from server 0.7.0] | payload | headers
-    headers   as before; from 2026 on with a kind before each key:
+    headers   as in core/codec/binary.py; since 2026 with a kind before each key:
               (key_kind u8 | key_length u32 | key | kind u8 | value_length u32 | value)*
 
 Frames of the TCP transport:
@@ -79,7 +79,7 @@ def _skip_valid(reader: FieldReader) -> None:
 
 
 def walk_first(reader: FieldReader) -> None:
-    """Read polled messages of the generation without states."""
+    """Read polled messages in the format without states."""
     _require_message(reader)
     while reader.remaining:
         reader.begin("message")
@@ -107,12 +107,12 @@ def walk_sent(reader: FieldReader) -> None:
 
 
 def walk_later_56(reader: FieldReader) -> None:
-    """Read messages of the later generation with a header of 56 bytes."""
+    """Read messages of the newer format with a header of 56 bytes."""
     _walk_later(reader, reserved=False)
 
 
 def walk_later_64(reader: FieldReader) -> None:
-    """Read messages of the later generation with a header of 64 bytes."""
+    """Read messages of the newer format with a header of 64 bytes."""
     _walk_later(reader, reserved=True)
 
 
@@ -120,7 +120,7 @@ def walk_response(reader: FieldReader) -> None:
     """Read the response to a poll."""
     at = reader.at
     if reader.number("status", "I"):
-        raise DecodeError("the status is not 0: it is an error, without messages", at)
+        raise DecodeError("the status is not 0: the response reports an error and has no messages", at)
     _frame_length(reader)
     reader.number("partition", "I")
     reader.number("current_offset", "Q")
@@ -136,7 +136,7 @@ def walk_request(reader: FieldReader) -> None:
     _frame_length(reader)
     at = reader.at
     if reader.number("code", "I") != _SEND_MESSAGES:
-        raise DecodeError("a command other than 101, send messages", at)
+        raise DecodeError("the command code is not 101 (send messages)", at)
     if reader.data[at + 4 : at + 5] not in (b"\1", b"\2"):  # the later generation has a length here
         reader.number("metadata_length", "I")
         _walk_targets(reader)
@@ -163,7 +163,7 @@ def _frame_length(reader: FieldReader) -> None:
 
 
 def _walk_one_of(reader: FieldReader, *walks: Walk) -> None:
-    """Continue with the walk that reads to the end, or farthest."""
+    """Continue with the walk function that reads to the end, or otherwise reads farthest."""
     best: tuple[int, Walk] | None = None
     for walk in walks:
         trial = FieldReader(reader.data, reader.at, limit=0)
@@ -206,11 +206,11 @@ def _count_time(reader: FieldReader, timestamp: int) -> None:
 
 def _require_message(reader: FieldReader) -> None:
     if not reader.remaining:
-        raise DecodeError("no message", reader.at)
+        raise DecodeError("there is no message", reader.at)
 
 
 def _walk_headers(reader: FieldReader, size: int, *, may_have_key_kinds: bool = False) -> None:
-    """Read a header block; keys with a kind are tried if keys without a kind fail."""
+    """Read a header block; if keys without a kind cannot be read, try keys with a kind."""
     begin, end = reader.at, reader.at + size
     if size > reader.remaining:
         raise DecodeError("the headers are cut short", begin, size, reader.remaining)

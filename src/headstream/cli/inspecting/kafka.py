@@ -1,12 +1,12 @@
-"""Kafka's formats, big-endian: KIP-82 and the older message sets (core/codec/kip82/message.py), and today's record batches:
+"""Walk functions for Kafka's big-endian formats: KIP-82, message sets (core/codec/kip82/message.py), and record batches:
 
     batch    base_offset i64 | length i32 | leader_epoch i32 | magic i8 = 2 | crc u32 | attributes i16 | last_offset_delta i32
              | base_timestamp i64 | max_timestamp i64 | producer_id i64 | producer_epoch i16 | base_sequence i32 | count i32
-             | records, compressed together if the attributes specify it
+             | records, compressed as one block if the attributes name a codec
     record   length v | attributes i8 | timestamp_delta v | offset_delta v | key_length v | key | value_length v | value
              | headers_count v | (key_length v | key | value_length v | value)*
 
-v is a zig-zag varint, a length of -1 null; crc is the CRC-32C from attributes to the end of the batch.
+v is a zig-zag varint; a length of -1 means null. crc is the CRC-32C of the bytes from attributes to the end of the batch.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _HEADERS_BIT: Final = 0x10
 
 
 def walk_messages(reader: FieldReader) -> None:
-    """Read a message set of KIP-82 or of magic 0 and 1."""
+    """Read a message set of KIP-82, or with magic 0 or 1."""
     if not reader.remaining:
-        raise DecodeError("no message", reader.at)
+        raise DecodeError("there is no message", reader.at)
     while reader.remaining:
         reader.begin("message")
         at = reader.at
@@ -64,7 +64,7 @@ def _walk_message(reader: FieldReader, at: int) -> None:
         reader.notes.append(f"the checksum at byte {at + 12} does not match the bytes, whose checksum is {actual:#010x}")
     magic = reader.number("magic", "b")
     if magic not in (0, 1, 2):
-        raise DecodeError(f"magic {magic} is not 0, 1 or 2", at + 16)
+        raise DecodeError(f"the magic must be 0, 1 or 2, not {magic}", at + 16)
     attributes = reader.number("attributes", "B", lambda value: f"{value:#04x}")
     compression = attributes & 7
     if magic:
@@ -82,7 +82,7 @@ def _walk_message(reader: FieldReader, at: int) -> None:
 def _walk_typed_headers(reader: FieldReader, size: int) -> None:
     begin = reader.at
     if size < 0:
-        raise DecodeError(f"the length of the headers is {size}", begin - 4)
+        raise DecodeError(f"the headers have the invalid length {size}", begin - 4)
     if size > reader.remaining:
         raise DecodeError("the headers are cut short", begin, size, reader.remaining)
     block = reader.data[begin : begin + size]
@@ -116,7 +116,7 @@ def _note_compressed(reader: FieldReader, compression: int, value: bytes) -> Non
 
 
 def walk_batches(reader: FieldReader) -> None:
-    """Read Kafka's record batches: a segment of its log, or the records of a fetch."""
+    """Read Kafka record batches, from a segment of a Kafka log or from a fetch response."""
     if not reader.remaining:
         raise DecodeError("there is no batch", reader.at)
     while reader.remaining:

@@ -1,7 +1,7 @@
-"""Detects the dialect of bytes.
+"""Detects the format of bytes.
 
-Every walk is tried. An explanation that reads the entire input with proof (a checksum, a magic) ranks highest; then an
-explanation that reads it by lengths alone; then a failed explanation. Failed explanations rank by proof, then by the bytes read.
+Every walk function is tried. A walk that reads the entire input with proof (a checksum or magic) ranks highest, then a walk that
+reads the entire input by lengths alone, then a failed walk. Failed walks rank by proof, then by the number of bytes read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headstream.replicate.schemas.explanation import Explainer
 
 
 class Format(NamedTuple):
-    """One known format; its order is `<` or `>`."""
+    """One known format; `order` is its byte order, `<` or `>`."""
 
     title: str
     walk: Walk
@@ -52,7 +52,7 @@ class Recognized(NamedTuple):
 def _walk_replicate(reader: FieldReader) -> None:
     explained = Explainer(lambda schema_id: None).explain(reader.data)
     if explained["type"] is None:
-        raise DecodeError(explained["fault"] or "no Replicate message", 0)
+        raise DecodeError(explained["fault"] or "not a Replicate message", 0)
     reader.evidence += 2
     for name, value in explained.items():
         if value is not None and name not in ("note", "fault", "size_bytes"):
@@ -112,7 +112,7 @@ def recognize(data: bytes, limit: int = 1000) -> Recognized:
 
 
 def _rank(tried: Recognized, is_cut: bool) -> tuple[bool, int, int]:
-    """Return a format's rank: read to the end, proof, bytes read before the failure."""
+    """Return a format's rank: whether the end was reached, the number of proofs, and the bytes read before a failure."""
     is_whole = tried.fault is None or (is_cut and tried.reader.evidence > 0)
     proof = tried.reader.evidence
     return (is_whole and proof > 0, proof, tried.reader.at) if not is_whole or proof else (False, 0, tried.reader.at + 1)

@@ -1,1 +1,1 @@
-"""`headstream replicate`: run a pipeline, read its state, send requests to it, explain its messages."""
+"""`headstream replicate`: runs a pipeline, reads its state, sends requests to it, and explains its messages."""

@@ -79,9 +79,9 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @click.option(
     "--tables",
     type=_TABLE_PLACE,
-    help="Directory or URI (s3://, abfss://, gs://, hdfs://) of the Delta tables. A URI takes its settings from [storage].",
+    help="Directory or URI (s3://, abfss://, gs://, hdfs://) of the Delta tables. Settings for a URI are read from [storage].",
 )
-@click.option("--checkpoint", type=StorablePlace(), help="Directory of the pipeline's state, or a URI.")
+@click.option("--checkpoint", type=StorablePlace(), help="Directory or URI of the pipeline's state.")
 @click.option("--checkpoint-from", type=LocalPath(exists=True), help="Move this directory's checkpoint to --checkpoint.")
 @click.option("--zone", type=StorablePlace(), help="Directory or URI of the schema store.  [default: CHECKPOINT/zone]")
 @click.option("--schemas", type=StorablePlace(), help="Directory or URI of schemas that do not arrive in messages.")
@@ -133,17 +133,17 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
 @click.option("--max-parked-bytes", type=_SIZE, help="Maximum size of waiting messages.  [default: 20GiB]")
 @click.option(
-    "--max-parked-age", "max_parked_age_us", type=DURATION, help="Log a warning about messages that wait longer.  [default: 1d]"
+    "--max-parked-age", "max_parked_age_us", type=DURATION, help="Log a warning if messages wait longer.  [default: 1d]"
 )
 @click.option(
     "--max-dead-rate",
     type=click.FloatRange(0, 1),
-    help="Stop a table whose share of dead letters exceeds this, from 0 to 1.  [default: 0.1]",
+    help="Stop a table whose share of dead letters exceeds this number from 0 to 1.  [default: 0.1]",
 )
 @click.option(
     "--catalog",
     metavar="NAME",
-    help="Register each table in Spark's catalog under a name such as '{schema}.{table}', 'lake.{schema}.{table}'.",
+    help="Register each table in Spark's catalog under a name such as '{schema}.{table}' or 'lake.{schema}.{table}'.",
 )
 @click.option("--take-over", is_flag=True, help="Continue with tables of another pipeline whose checkpoint is lost.")
 @click.option("--accept-recreated", is_flag=True, help="Read topics that were deleted and created again from their beginning.")
@@ -163,7 +163,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     type=_SIZE,
     help="Maximum size of a micro-batch, for example 64MB.  [default: an eighth of Spark's driver memory]",
 )
-@click.option("--driver-memory", metavar="SIZE", help="Memory of Spark's driver, for example 4g.  [default: Spark's, 1g]")
+@click.option("--driver-memory", metavar="SIZE", help="Memory of Spark's driver, for example 4g.  [default: 1g, Spark's default]")
 @click.option(
     "--conf",
     "spark",
@@ -200,7 +200,7 @@ def run(context: click.Context, /, config_file: Path | None, output: str, **opti
     """Apply Replicate's messages to Delta tables, one for each source table, at TABLES/<schema>/<table>.
 
     A run with the same checkpoint continues where the last run ended. Ctrl-C or SIGTERM ends it after the current micro-batch,
-    and prints the summary. The exit code is 0, or 130 if --once had more to apply.
+    and prints the summary. The exit code is 0, or 130 if a signal ended a run with --once.
     A second Ctrl-C stops immediately, which is safe. Spark runs on this machine, unless SPARK_MASTER, --conf
     spark.master=... or [spark] of the file name another master.
 
@@ -254,7 +254,7 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
 
 
 def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
-    """Run a pipeline to its end, or until a signal; return its summary, and whether a signal arrived."""
+    """Run a pipeline to its end or until a signal; return its summary, and whether a signal arrived."""
     from headstream.replicate.run.pipeline import ReplicatePipeline
 
     _show_log()
@@ -272,7 +272,8 @@ def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
             if not came:
                 raise
             raise ReplicateError(  # a signal to the whole process group ends Spark's processes early
-                "the run was interrupted during a micro-batch", advice="Run it again: it continues where it stopped"
+                "the run was interrupted during a micro-batch",
+                advice="Run again: the pipeline continues where it stopped",
             ) from error
 
 
@@ -287,8 +288,9 @@ def _show_log() -> None:
 
 
 def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
-    """Make the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program; return the received signals, a
-    growing list. Must be called after a session starts, since Spark installs a signal handler.
+    """Make the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program; return the list of received signals.
+
+    Call this after the session has started, because Spark installs a signal handler. Later signals are appended to the list.
     """
     came: list[int] = []
 

@@ -1,4 +1,4 @@
-"""`headstream replicate compare`: compare a pipeline's tables with the source database."""
+"""`headstream replicate compare`: compares a pipeline's tables with the source database."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _MOST_CHARACTERS: Final = 200
     show_envvar=True,
     required=True,
     metavar="URL",
-    help="postgresql://user:password@host/database, mariadb://…, or jdbc:…",
+    help="URL of the source: postgresql://user:password@host/database, mariadb://…, or jdbc:…",
 )
 @config_option("The pipeline's TOML file, with tables, checkpoint, and the settings of its tables.")
-@click.option("--tables", type=StorablePlace(is_table=True), help="Place of the Delta tables; overrides the file.")
-@click.option("--checkpoint", type=StorablePlace(exists=True), help="Place of the checkpoint; overrides the file.")
-@click.option("--table", "chosen", multiple=True, metavar="SCHEMA.TABLE", help="Compare this target only; repeatable.")
+@click.option("--tables", type=StorablePlace(is_table=True), help="Directory or URI of the Delta tables; overrides --config.")
+@click.option("--checkpoint", type=StorablePlace(exists=True), help="Directory or URI of the checkpoint; overrides --config.")
+@click.option("--table", "chosen", multiple=True, metavar="SCHEMA.TABLE", help="Compare only this target table; repeatable.")
 @click.option(
     "--limit", type=click.IntRange(1), default=1000, show_default=True, help="Maximum differing rows to report per table."
 )
@@ -65,7 +65,7 @@ _MOST_CHARACTERS: Final = 200
     type=DURATION,
     default="5m",
     show_default=True,
-    help="Maximum time to wait until the pipeline has applied the changes before a read.",
+    help="Maximum time to wait for the pipeline to apply all changes made before a read.",
 )
 @click.option("--repair", is_flag=True, help="Send the rows that differ through the pipeline. Never writes to the source.")
 @click.option("--conf", "spark", type=SPARK_SETTING, multiple=True, metavar="NAME=VALUE", help="A Spark setting; repeatable.")
@@ -83,7 +83,7 @@ def compare(
     output: str,
     **options: Any,
 ) -> None:
-    """Compare the tables of the source database with the tables of a pipeline, by Spark, also while the pipeline runs.
+    """Compare the tables of the source database with the tables of a pipeline, using Spark; the pipeline can be running.
 
     Rows that differ are read again after the pipeline has passed the time of the first read, so that late rows are not
     reported. For type 2 tables, the current rows are compared. Exit code: 0 equal, 1 different, 2 misuse.
@@ -135,7 +135,7 @@ def compare(
 def _find_pipeline(
     context: click.Context, config_file: Path | None, tables: Place | None, checkpoint: Place | None
 ) -> tuple[tuple[Place, Place], TableRules, dict[str, str]]:
-    """Return the places of tables and checkpoint, the settings of tables, and Spark's settings."""
+    """Return the locations of the tables and the checkpoint, the settings of the tables, and Spark's settings."""
     from headstream.replicate.settings.config_file import load_config
     from headstream.replicate.settings.table_settings import TableRules
 
@@ -149,7 +149,7 @@ def _find_pipeline(
 
 
 def _repair(checkpoint: Place, repairs: Iterable[Compared], rows: list[dict[str, Any]], *, yes: bool) -> None:
-    """Ask the pipeline to apply the rows of the source."""
+    """Request that the pipeline apply the rows of the source."""
     from headstream.replicate.compare.repair import describe_repair
 
     for compared in repairs:
@@ -190,7 +190,7 @@ def _describe_difference(difference: Difference) -> dict[str, Any]:
 
 
 def _show(value: Any) -> Any:
-    """Return a value as JSON has it; long texts are cut."""
+    """Return a value in the form of the JSON output; long strings are truncated."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     text = value.isoformat() if isinstance(value, (date, datetime)) else value.hex() if isinstance(value, bytes) else str(value)
@@ -227,7 +227,7 @@ def _changes(columns: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _notes(row: Mapping[str, Any]) -> list[str]:
-    """Return the remarks that are printed beside the numbers of a table."""
+    """Return the remarks that are printed beside a table's counts."""
     notes = [] if row["error"] is None else [f"it could not be compared: {row['error']}"]
     if not row["is_complete"]:
         notes.append("more rows differ; the first ones by key are shown (--limit)")

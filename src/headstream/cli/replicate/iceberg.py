@@ -1,4 +1,4 @@
-"""`headstream replicate iceberg check`: compare the Iceberg tables with the Delta tables beside them, and recreate them."""
+"""`headstream replicate iceberg check`: compares Iceberg tables with their Delta tables, and can recreate them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check(config_file: Path, pattern: str, repair: bool, output: str) -> None:
 
     config = load_config(config_file)
     if config.iceberg is None:
-        raise InvalidOptionError("the file has no [iceberg]", where=str(config_file))
+        raise InvalidOptionError("the file has no section [iceberg]", where=str(config_file))
     opener, rows = MirrorOpener(config), []
     with read_checkpoint(config.checkpoint) as read, closing(Ledger(read() / "ledger.sqlite", read_only=True)) as ledger:
         names = sorted(set(read_targets(ledger).values()))
@@ -75,7 +75,7 @@ def check(config_file: Path, pattern: str, repair: bool, output: str) -> None:
         raise ReplicateError(
             f"{len(bad)} of {len(rows)} Iceberg tables differ from their Delta tables",
             where=str(config_file),
-            advice=None if repair else "Wait for the pipeline, or run it; if they still differ, run with --repair",
+            advice=None if repair else "Run the pipeline; if tables still differ, run this command with --repair",
         )
 
 

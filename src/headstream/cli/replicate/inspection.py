@@ -1,9 +1,9 @@
 """`headstream replicate inspect`: explains Replicate messages and their errors.
 
-An input is one message, or many:
+An input contains one message or several:
 
-    one message     the bytes of a Kafka value, in Avro or in JSON (a document of any number of lines)
-    one per line    messages in JSON, or lines of `headstream export` with any messages
+    one message     the bytes of a Kafka value, in Avro or JSON (a document can have any number of lines)
+    one per line    messages in JSON, or any messages in lines of `headstream export`
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def inspect(files: tuple[str, ...], zone: Path | None, mask_order: Literal["litt
     """Explain the Replicate messages in each FILE, or on standard input: type, schema, table, columns, masks by name.
 
     FILE contains one message as in Kafka, or one message per line, in JSON or as written by export. Avro data messages
-    are decoded with the metadata messages before them, or with --zone. Exit code 1 means that a message is invalid.
+    are decoded with preceding metadata messages, or with --zone. Exit code 1 means that a message is invalid.
 
     \b
     Examples:
@@ -141,7 +141,7 @@ def _read_object(line: bytes) -> dict[str, Any] | None:
 
 
 def _sample(where: str, line: bytes) -> Sample:
-    """Return the message of a line: its payload if it is a line of export, else the line."""
+    """Return the message of a line: the payload if it is a line of export, otherwise the line itself."""
     document = _read_object(line)
     if document is None or len(_LINE_MEMBERS & document.keys()) < 2:
         return Sample(where, line)
@@ -178,7 +178,7 @@ def _print_explained(explained: dict[str, Any]) -> None:
 
 
 def _cell(name: str, row: dict[str, Any], present: list[str] | None) -> str:
-    """Return a column's value; a column missing from the message differs from null."""
+    """Return a column's value; a column that is missing from the message differs from null."""
     if name not in row or (present is not None and name not in present):
         return "(absent)"
     value = row[name]

@@ -1,4 +1,4 @@
-"""`headstream replicate status|schemas|parked|redrive|reload`: read a pipeline's state and send requests, running or not."""
+"""`headstream replicate status|schemas|parked|redrive|reload`: reads a pipeline's state and sends requests to it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def _read_time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidInputError(f"{text!r} is not a time", advice="Write it as in 2026-01-31T12:00:00Z") from None
+        raise InvalidInputError(f"{text!r} is not a time", advice="Write a time such as 2026-01-31T12:00:00Z") from None
     return ((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
 
 
 def _read_table(text: str) -> tuple[str, str]:
     schema, dot, name = text.rpartition(".")
     if not (schema and dot and name):
-        raise InvalidInputError(f"{text!r} is not a table", advice="Write schema.table, as in SHOP.orders")
+        raise InvalidInputError(f"{text!r} is not a table", advice="Write schema.table, for example SHOP.orders")
     return schema, name
 
 
@@ -162,8 +162,8 @@ def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
 def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen: Any) -> None:
     """Redrive messages that were set aside: they are decoded and applied like new messages, exactly once.
 
-    A running pipeline does so within a second, otherwise the next run does, also after a kill. Messages that still cannot be
-    applied are set aside again, with the reason.
+    A running pipeline redrives the messages within a second; otherwise the next run does, even after a crash. Messages that
+    still cannot be applied are set aside again, with the reason.
 
     \b
     Examples:
@@ -179,7 +179,7 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
         print_objects(rows, _PARKED_COLUMNS, output)
         return
     if not rows:
-        raise InvalidInputError("no set-aside message matches", advice="Run: headstream replicate parked --dead")
+        raise InvalidInputError("no message that was set aside matches", advice="See `headstream replicate parked --dead`")
     number = ask_pipeline(checkpoint, "redrive", selection.to_document())
     print_object({"request": number, "messages": sum(row["messages"] for row in rows)}, output)
 
@@ -203,7 +203,7 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
       headstream replicate reload SHOP.orders --checkpoint /data/checkpoint --ended
     """
     if ended and at_us is not None:
-        raise click.UsageError("--at announces the start of a load, --ended its end: use one of them")
+        raise click.UsageError("--at announces the start of a load, and --ended announces its end: use one of them")
     begin_us = time.time_ns() // 1000 if at_us is None else at_us
     number = ask_pipeline(checkpoint, "reload", {"table": list(table), "at_us": begin_us, "ended": ended})
     print_object({"request": number, "table": ".".join(table)}, output)
@@ -211,14 +211,14 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
 
 @click.command("remove-deletion-vectors")
 @click.argument("table", type=StorablePlace(exists=True, is_table=True), metavar="PLACE")
-@config_option("The pipeline's TOML file: [storage] of an object store.")
+@config_option("The pipeline's TOML file, with [storage] for an object store.")
 @output_option
 def remove_deletion_vectors(table: Place, config_file: Path | None, output: str) -> None:
     """Rewrite the files of a Delta table that have deletion vectors, and remove the table feature.
 
-    PLACE is the table's directory, or its URI. Readers that do not support deletion vectors can read the table afterwards, except
-    its older versions. Set merge_strategy = "rewrite" for the table first: with "deletion-vectors" the next merge enables them
-    again, with "auto" it does not.
+    PLACE is the table's directory, or its URI. Afterwards, readers that do not support deletion vectors can read the table, but
+    not its older versions. If merge_strategy is "deletion-vectors" for the table, set it to "rewrite" first: otherwise the next
+    merge enables deletion vectors again.
 
     \b
     Example:
@@ -240,14 +240,14 @@ def _open_ledger(checkpoint: Path) -> Iterator[Ledger]:
 
 
 def _open_named_store(zone: Place, copy: Path) -> SchemaStore:
-    """Return a schema store; a schema store in an object store is copied to the directory."""
+    """Return the schema store at a place; if it is in an object store, it is copied to the directory."""
     from headstream.replicate.schemas.schema_store import SchemaStore
 
     return SchemaStore(zone) if isinstance(zone, Path) else SchemaStore(copy, place=zone)
 
 
 def _open_schema_store(checkpoint: Path) -> SchemaStore:
-    """Return the schema store that the pipeline last used; for a moved checkpoint, the schema store inside it."""
+    """Return the schema store that the pipeline last used; if the checkpoint was moved, the schema store inside it."""
     from headstream.replicate.run.report import find_schema_store
     from headstream.replicate.run.status import read_status
     from headstream.replicate.schemas.schema_store import SchemaStore

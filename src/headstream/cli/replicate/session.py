@@ -1,4 +1,4 @@
-"""The Spark session of a command, and its progress on a terminal."""
+"""The Spark session of a command, and the display of progress on a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name.startswith("spark.") and equals):
-        raise InvalidInputError(f"{text!r} is not a Spark setting", advice="Write it as in spark.driver.memory=4g")
+        raise InvalidInputError(f"{text!r} is not a Spark setting", advice="Write NAME=VALUE, for example spark.driver.memory=4g")
     return name, value
 
 
@@ -32,10 +32,10 @@ SPARK_SETTING: Final = Checked("setting", _setting)
 def open_session(
     name: str, settings: Mapping[str, str], places: Iterable[Place], jar_sets: Sequence[str] = ()
 ) -> Iterator[SparkSession]:
-    """Yield a session, and stop it; a stopped Spark does not hide an error of the body.
+    """Yield a Spark session and stop it afterwards. If Spark has already stopped, an error of the body is still raised.
 
     Args:
-        places: Where the session reads and writes tables: it gets the available jars of object stores.
+        places: Where the session reads and writes tables; determines which jars of object stores are loaded.
     """
     from headstream.replicate.storage.places import StorePlace
     from headstream.spark import session, stop
@@ -57,7 +57,7 @@ def open_session(
 
 
 def _available(names: Sequence[str]) -> list[str]:
-    """Return the jar sets that the session has or can load; without the missing sets `deltalake` can still merge."""
+    """Return the jar sets that the session has or can load. Without the other sets, `deltalake` can still merge."""
     from headstream.spark.sessions.jar_sets import SETS
     from headstream.spark.sessions.jars import fetch
     from headstream.spark.sessions.session import lacking_sets
@@ -75,7 +75,7 @@ def _available(names: Sequence[str]) -> list[str]:
 
 @contextmanager
 def show_progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a progress line (initially `first`) on a terminal, and does nothing without a terminal."""
+    """Yield a function that shows a progress line on a terminal (initially `first`); without a terminal it does nothing."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return

@@ -1,1 +1,1 @@
-"""Code that several commands share: options, output, the texts of headers and messages, confirmation."""
+"""Code that several commands share: options, output, text forms of headers and messages, confirmation."""

@@ -1,4 +1,4 @@
-"""A pipeline's checkpoint for commands that read it: its options; a checkpoint in an object store is copied."""
+"""A pipeline's checkpoint for commands that read it: options, and a local copy of a checkpoint in an object store."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _TABLES: Final = "tables.sqlite"
 
 
 def config_option(text: str, *, is_required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add --config FILE, a pipeline's TOML file; the command gets its path as `config_file`."""
+    """Add --config FILE, a pipeline's TOML file; the command receives its path as `config_file`."""
     path = click.Path(exists=True, dir_okay=False, path_type=Path)
     return click.option("--config", "config_file", type=path, metavar="FILE", required=is_required, help=text)
 
 
 def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True) -> Callable[..., Any]:
-    """Add --checkpoint and --config, one of which `is_required`, to a command; it gets the checkpoint's place as `checkpoint`."""
+    """Add --checkpoint and --config to a command, which receives the checkpoint's location as `checkpoint`."""
 
     @functools.wraps(function)
     def with_place(*arguments: Any, checkpoint: Place | None, config_file: Path | None, **options: Any) -> Any:
@@ -45,7 +45,7 @@ def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True
     checkpoint_option = click.option(
         "--checkpoint",
         type=StorablePlace(exists=True),
-        help="Directory or URI of the pipeline's checkpoint. An s3:// URI takes its settings from [storage] of --config, and "
+        help="Directory or URI of the pipeline's checkpoint. Settings for an s3:// URI are read from [storage] in --config, and "
         "from AWS_* variables.",
     )
     return checkpoint_option(config(with_place))
@@ -57,7 +57,7 @@ pipelines_option = click.option(
     multiple=True,
     type=StorablePlace(exists=True),
     metavar="CHECKPOINT",
-    help="Show the Replicate pipeline with this checkpoint, a directory or a URI; can be repeated.",
+    help="Checkpoint (directory or URI) of a Replicate pipeline to show; repeatable.",
 )
 
 
@@ -77,17 +77,19 @@ def _find_checkpoint(checkpoint: Place | None, config_file: Path | None) -> Plac
 
 
 def find_checkpoint(text: str, where: str) -> Place:
-    """Return the place of a checkpoint, a directory or URI named by the setting `where`; InvalidInputError: no such directory."""
+    """Return a checkpoint's location, a directory or URI; InvalidInputError at `where` if the directory does not exist."""
     from headstream.replicate.storage.places import parse_place
 
     place = parse_place(text, is_table=False)
     if isinstance(place, Path) and not place.is_dir():
-        raise InvalidInputError(f"there is no checkpoint {text}", where=where, advice="Run the pipeline once, or correct it")
+        raise InvalidInputError(
+            f"there is no checkpoint {text}", where=where, advice="Run the pipeline once, or correct its path"
+        )
     return place
 
 
 def ask_pipeline(checkpoint: Place, kind: RequestKind, arguments: dict[str, Any]) -> int | str:
-    """Make a request to a pipeline, with JSON arguments; return its number, or its name in an object store."""
+    """Send a request with JSON arguments to a pipeline; return the request's number, or its name in an object store."""
     from headstream.replicate.parked.ledger import Ledger
     from headstream.replicate.parked.remote_requests import ask_remotely
     from headstream.replicate.parked.requests import Requests
@@ -101,9 +103,9 @@ def ask_pipeline(checkpoint: Place, kind: RequestKind, arguments: dict[str, Any]
 
 @contextmanager
 def read_checkpoint(checkpoint: Place, *, with_log: bool = False, with_tables: bool = False) -> Iterator[Callable[[], Path]]:
-    """Yield a function that returns a directory with the newest ledger and schema store of a checkpoint.
+    """Yield a function that returns a directory with a checkpoint's newest ledger and schema store.
 
-    From an object store, the pipeline's own log (`with_log`) and the state of its tables (`with_tables`) are fetched too.
+    From an object store, `with_log` also fetches the pipeline's log, and `with_tables` the state of its tables.
     """
     if isinstance(checkpoint, Path):
         yield lambda: checkpoint
@@ -125,11 +127,11 @@ def read_checkpoint(checkpoint: Place, *, with_log: bool = False, with_tables: b
 def read_pipelines(
     checkpoints: Iterable[Place], *, needs_right: bool, explain_avro: Callable[[bytes], dict[str, Any]] | None = None
 ) -> Iterator[PipelineReports]:
-    """Yield a console's pipelines, and how it decodes messages.
+    """Yield the pipelines of a console, and the function that decodes its messages.
 
     Args:
-        needs_right: Whether only users with the right to read the server see them.
-        explain_avro: Decodes a payload that names its Avro schema.
+        needs_right: Whether only users with the right to read the server see the pipelines.
+        explain_avro: Decodes a payload that contains the id of its Avro schema.
     """
     from headstream.server.http.pipeline_reports import PipelineReports
 
@@ -140,7 +142,7 @@ def read_pipelines(
 
 
 def explain_by(reports: Sequence[PipelineReport]) -> Callable[[bytes], dict[str, Any]]:
-    """Return a function that explains a Replicate message by the schema stores of pipelines."""
+    """Return a function that explains a Replicate message with the schema stores of the pipelines."""
     from headstream.replicate.schemas.explanation import Explainer
 
     def find(schema_id: str) -> TableMetadata | None:

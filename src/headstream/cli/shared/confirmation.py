@@ -1,4 +1,4 @@
-"""Confirmation of irreversible commands: a question on a terminal, --yes elsewhere."""
+"""Confirmation of irreversible commands: a question on a terminal, or the option --yes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def yes_option(function: _Function) -> _Function:
 
 
 def describe_loss(messages: int, size_bytes: int) -> str:
-    """Return the content that a deletion removes, as `1,234 messages (5.6 MB)`."""
+    """Describe the content that a deletion removes, for example `1,234 messages (5.6 MB)`."""
     from rich.filesize import decimal
 
     return f"{messages:,} message{'s' * (messages != 1)} ({decimal(size_bytes)})"
 
 
 def confirm(action: str, *, yes: bool) -> None:
-    """Return only if the user or --yes confirms; else end with exit code 1.
+    """Return if the user or --yes confirms; otherwise end the program with exit code 1.
 
     Args:
-        action: As `Delete topic shop/orders with 5 messages (1.2 kB)`.
+        action: For example `Delete topic shop/orders with 5 messages (1.2 kB)`.
 
     Raises:
-        click.UsageError: standard input is not a terminal, and --yes was not given; nothing was done.
+        click.UsageError: standard input is not a terminal, and --yes is missing.
     """
     if yes:
         return

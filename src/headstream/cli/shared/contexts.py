@@ -2,8 +2,8 @@
 
     {"current": "prod", "contexts": {"prod": {"url": "headstream://mq:8090?tls=true", "username": "ann", "password": null}}}
 
-The file is $XDG_CONFIG_HOME/headstream/contexts.json (default ~/.config), with mode 0600. A secret can be omitted: it is then
-taken from HEADSTREAM_PASSWORD or HEADSTREAM_TOKEN, or asked for.
+The file is $XDG_CONFIG_HOME/headstream/contexts.json (default ~/.config), with mode 0600. If a secret is omitted, commands take
+it from HEADSTREAM_PASSWORD or HEADSTREAM_TOKEN, or ask for it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Context:
     """A named server or log.
 
     Args:
-        url: Without credentials.
-        password: Asked for if None.
-        token: A personal access token instead of both, or None.
+        url: The URL without credentials.
+        password: The password; None if commands ask for it.
+        token: A personal access token in place of user name and password, or None.
     """
 
     url: str
@@ -40,7 +40,7 @@ class Context:
 
     @classmethod
     def of_url(cls, url: str) -> Context:
-        """Return a context from a URL, with its credentials separated; InvalidInputError if the URL is invalid."""
+        """Create a context from a URL, and separate the credentials; InvalidInputError if the URL is invalid."""
         try:
             parts = restore_slashes(split_url(url))
             username, password = unquote(parts.username or "") or None, unquote(parts.password or "") or None
@@ -55,7 +55,7 @@ class Context:
 
     @property
     def is_server(self) -> bool:
-        """Whether it requires a login."""
+        """Whether the context is a server, which requires a login."""
         scheme = split_url(self.url).scheme
         return scheme in _SERVERS or (scheme == "kafka" and self.username is not None)
 
@@ -65,7 +65,7 @@ class Context:
         return self.password is not None or self.token is not None
 
     def to_url(self) -> str:
-        """Return the URL with the known credentials."""
+        """Return the URL with the stored credentials."""
         parts = split_url(self.url)
         if self.token is not None:
             credentials = f":{quote(self.token, safe='')}@"
@@ -78,7 +78,7 @@ class Context:
 
 
 def place_of(url: str) -> str:
-    """Return a URL without credentials, options and fragment, as commands show it; InvalidInputError if it is invalid."""
+    """Return a URL without credentials, options and fragment, for display; InvalidInputError if the URL is invalid."""
     return split_url(Context.of_url(url).url)._replace(query="", fragment="").geturl()
 
 
@@ -89,7 +89,7 @@ def contexts_path() -> Path:
 
 
 class Contexts:
-    """The contexts of a user, as the file (which can be missing) had them when it was read; changes are written to it.
+    """The contexts of a user, read from the contexts file if it exists. Changes are written to the file.
 
     Raises:
         StorageError: the file cannot be read.
@@ -112,11 +112,11 @@ class Contexts:
             self.current = document.get("current")
         except (ValueError, TypeError, KeyError, AttributeError):
             raise InvalidInputError(
-                "the file does not contain contexts", where=str(path), advice="Delete it, and create the contexts again"
+                "the file contains no valid contexts", where=str(path), advice="Delete the file, and create the contexts again"
             ) from None
 
     def items(self) -> list[tuple[str, Context]]:
-        """Return all names and contexts, sorted."""
+        """Return all names with their contexts, sorted by name."""
         return sorted(self._contexts.items())
 
     def get(self, name: str) -> Context:
@@ -132,7 +132,7 @@ class Contexts:
     def create(self, name: str, context: Context) -> None:
         """Store a context; the first context becomes the current context. AlreadyExistsError if the name exists."""
         if name in self._contexts:
-            raise AlreadyExistsError(f"the context {name!r} already exists", where=str(self._path), advice="Delete it first")
+            raise AlreadyExistsError(f"the context {name!r} already exists", where=str(self._path), advice="Use `context update`")
         self._contexts[name] = replace(context)
         self.current = self.current or name
         self._write()

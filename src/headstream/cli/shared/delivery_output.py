@@ -1,4 +1,4 @@
-"""How commands print deliveries: counts by status, and the history of one message, of a group or of all with its state."""
+"""Output of deliveries: counts by status, and the history of a message in one group or in all groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ATTEMPT_COLUMNS: Final = ("attempt", "begun", "ended", "worker", "error")
 
 
 def describe_deliveries(found: GroupDeliveries, form: str) -> dict[str, Any]:
-    """Return the members of a group's deliveries; a table has times as text, and no pause of a group that runs."""
+    """Return the members of a group's deliveries. For a table, times are text, and the pause of a running group is omitted."""
     pause = found.pause
     attempts = {"failed_attempts": pause.failed_count, "last_attempts": pause.attempts_count, "pauses": pause.pauses_count}
     state = "running" if not pause.until_us else "paused" if found.now_us < pause.until_us else "on trial"
@@ -44,7 +44,7 @@ def describe_deliveries(found: GroupDeliveries, form: str) -> dict[str, Any]:
 
 
 def describe_history(found: MessageStory, form: str) -> dict[str, Any]:
-    """Return the members of a message's delivery history; a table has times as text."""
+    """Return the members of a message's delivery history; times are text if the output is a table."""
     letter = None if found.letter is None else dict(zip(("topic", "partition", "offset"), found.letter, strict=True))
     if form == "table" and found.letter is not None:
         return _describe_steps(found, form) | {"letter": " ".join(map(str, found.letter))}
@@ -52,13 +52,13 @@ def describe_history(found: MessageStory, form: str) -> dict[str, Any]:
 
 
 def describe_state(change: StateChange, form: str) -> dict[str, Any]:
-    """Return the members of the state of a message that is not available; a table has times as text."""
+    """Return the members of the state of a message that is not available; times are text if the output is a table."""
     when = _times(form, changed=change.changed_us)
     return {"offset": change.offset, "state": state_name(change.state), "reason": change.reason, "by": change.by, **when}
 
 
 def print_message_states(log: Client, topic: str, partition: int, offset: int, form: str) -> None:
-    """Print the state of a message, its author and reason, and the message's delivery history in each group of its topic."""
+    """Print a message's state with author and reason, and the message's delivery history in each group of its topic."""
     histories = [(group.name, log.message_story(topic, group.name, partition, offset)) for group in log.groups(topic)]
     change = next((change for change in log.states(topic, partition) if change.offset == offset), None)
     nothing = {"offset": offset, "state": "available", "reason": "", "by": "", **_times(form, changed=None)}

@@ -21,7 +21,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class FilterArguments(TypedDict):
-    """The arguments of a poll or a consumer that choose among messages."""
+    """The arguments of a poll or a consumer that select messages."""
 
     states: tuple[str, ...] | None
     where: str | None
@@ -32,9 +32,9 @@ class FilterInput(NamedTuple):
     """The filter options of a command.
 
     Args:
-        on_error: How a message is treated to which the filter cannot be applied.
-        explains: Whether to show how the filter is evaluated, instead of messages.
-        states: The states of the messages to filter; None is all.
+        on_error: What to do with a message to which the filter cannot be applied.
+        explains: Whether to show how the filter is evaluated instead of showing messages.
+        states: The states of the messages to filter; None for all states.
     """
 
     where: str | None
@@ -65,21 +65,21 @@ class FilterInput(NamedTuple):
 
 
 def filter_options(function: _Function) -> _Function:
-    """Add --where, --on-filter-error and --explain, which are passed on as `chosen`, a FilterInput."""
+    """Add --where, --on-filter-error and --explain; the command receives them as `chosen`, a FilterInput."""
 
     @click.option(
         "--where",
         type=Checked("filter", lambda text: parse_filter(text).text),
         metavar="FILTER",
-        help="Select only messages that match a filter such as \"attempt >= 3 AND source IN ('web', 'app')\"; its fields are "
-        "headers, and _offset, _timestamp, _state, _id, _key and _size.",
+        help="Select only messages that match a filter such as \"attempt >= 3 AND source IN ('web', 'app')\". Fields of a "
+        "filter are headers, and _offset, _timestamp, _state, _id, _key and _size.",
     )
     @click.option(
         "--on-filter-error",
         type=click.Choice([each.value for each in OnFilterError]),
         default=OnFilterError.SKIP.value,
         show_default=True,
-        help="What to do with a message that the filter cannot be applied to, as when it compares a number with a string.",
+        help="What to do with a message that the filter cannot be applied to, for example if it compares a number with a string.",
     )
     @click.option("--explain", is_flag=True, help="Show where and how the filter is evaluated, instead of messages.")
     @functools.wraps(function)
@@ -92,7 +92,7 @@ def filter_options(function: _Function) -> _Function:
 
 
 def choice_options(function: _Function) -> _Function:
-    """Add --states and the options of filter_options(), which are passed on as `chosen`."""
+    """Add --states and the options of filter_options(); the command receives them as `chosen`."""
 
     @states_option
     @filter_options

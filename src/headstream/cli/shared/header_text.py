@@ -1,14 +1,14 @@
-"""Header values as text and as JSON: in --header, in tables, and in lines of import and export.
+"""Header values as text and as JSON, for --header, tables, and lines of import and export.
 
-text    k=value is a string, k=kind:value any kind       attempt=uint8:3   digest=raw:AP8=   gone=null:
+text    k=value (a string) or k=kind:value (any kind)    attempt=uint8:3   digest=raw:AP8=   gone=null:
 JSON    {"key": "attempt", "kind": "uint8", "value": 3}
 
 kind                  text                     JSON
 raw, unknown(n), ...  base64                   base64
 bool                  true false               true false
 int8 .. uint128       decimal digits           a number of any size
-float32 float64       a number, inf, -inf, nan a number, "inf", "-inf", "nan"; any other NaN by its bits: "nan(0x7fc00001)"
-char                  the character            the character; half of a surrogate pair by its number
+float32 float64       a number, inf, -inf, nan a number, "inf", "-inf", "nan"; any other NaN as its bits: "nan(0x7fc00001)"
+char                  the character            the character; half of a surrogate pair as its number
 null                  empty                    null
 """
 
@@ -39,12 +39,12 @@ _NAN_BITS: Final = re.compile(r"nan\(0x([0-9a-f]{8}|[0-9a-f]{16})\)")
 
 
 def encode_base64(data: bytes) -> str:
-    """Return bytes as base64."""
+    """Encode bytes as base64."""
     return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
 def decode_base64(text: str) -> bytes:
-    """Return the bytes of a base64 text; HeaderError if it is not base64."""
+    """Decode base64; HeaderError if the text is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:  # ValueError: characters beyond ASCII
@@ -52,7 +52,7 @@ def decode_base64(text: str) -> bytes:
 
 
 def encode_header_value(value: HeaderValue) -> Any:
-    """Return a header value's JSON form, without its kind."""
+    """Return the JSON form of a header value, without the kind."""
     plain = value.value
     if isinstance(plain, bytes):
         return encode_base64(plain)
@@ -64,10 +64,10 @@ def encode_header_value(value: HeaderValue) -> Any:
 
 
 def decode_header_value(kind: str, value: Any) -> HeaderValue:
-    """Return the header value of a kind (or `unknown(n)`, `kip82(n)`) and a JSON value of encode_header_value(); HeaderError."""
+    """Return the header value for a kind name and the JSON form of encode_header_value(); HeaderError if it is invalid."""
     if kind == "raw" or _UNNAMED.fullmatch(kind):
         if not isinstance(value, str):
-            raise HeaderError(f"a {kind} value is base64 text, not {_json_name(value)}")
+            raise HeaderError(f"a {kind} value must be a base64 string, not {_json_name(value)}")
         return HeaderValue(parse_kind(kind), decode_base64(value))
     if kind in ("float32", "float64") and isinstance(value, str):
         return _read_special(kind, value)
@@ -75,13 +75,13 @@ def decode_header_value(kind: str, value: Any) -> HeaderValue:
         return HeaderValue(HeaderKind.CHAR, value.to_bytes(2, "little"))
     constructor = CONSTRUCTORS.get(kind)
     if constructor is None:
-        raise HeaderError(f"{kind!r} is not a kind", advice=f"Use one of {' '.join(CONSTRUCTORS)}")
+        raise HeaderError(f"{kind!r} is not a header kind", advice=f"Use one of {' '.join(CONSTRUCTORS)}")
     made: HeaderValue = constructor(value)
     return made
 
 
 def format_header(key: str, value: HeaderValue) -> str:
-    """Return a header as text, in the form that parse_header() reads."""
+    """Format a header in the form that parse_header() reads."""
     spelled = encode_header_value(value)
     if spelled is None:
         text = ""
@@ -93,16 +93,16 @@ def format_header(key: str, value: HeaderValue) -> str:
 
 
 def parse_header(text: str) -> tuple[str, HeaderValue]:
-    """Return the header of `k=value` or `k=kind:value`; the first equals sign ends the key. HeaderError if it is invalid."""
+    """Parse `k=value` or `k=kind:value`. The first equals sign ends the key; HeaderError if the header is invalid."""
     key, equals, spec = text.partition("=")
     if not equals:
-        raise HeaderError(f"{text!r} is not a header", advice="Write k=value or k=kind:value, as in attempt=uint8:3")
+        raise HeaderError(f"{text!r} is not a header", advice="Write k=value or k=kind:value, for example attempt=uint8:3")
     check_key(key)
     kind, colon, value = spec.partition(":")
     name, key_colon, key_kind = key.rpartition(":")
     if key_colon and kind not in CONSTRUCTORS and (key_kind in CONSTRUCTORS or _nearest_kind(key_kind)):
         raise HeaderError(
-            f"a kind belongs after the equals sign, not in the key {key!r}",
+            f"the kind must be after the equals sign, not in the key {key!r}",
             advice=f"Write {name}={_nearest_kind(key_kind) or key_kind}:{spec}, or {key}=string:{spec} for exactly this key",
         )
     if not colon:
@@ -110,7 +110,7 @@ def parse_header(text: str) -> tuple[str, HeaderValue]:
     near = _nearest_kind(kind)
     if near is not None:
         raise HeaderError(
-            f"{kind!r} is not a kind", where=f"header {key!r}", advice=f"Use {near}, or string:{spec} for exactly this text"
+            f"{kind!r} is not a kind", where=f"header {key!r}", advice=f"Use {near}, or string:{spec} for exactly this string"
         )
     if kind not in CONSTRUCTORS and not _UNNAMED.fullmatch(kind):
         return key, string(spec)
@@ -121,7 +121,7 @@ def parse_header(text: str) -> tuple[str, HeaderValue]:
 
 
 def _nearest_kind(word: str) -> str | None:
-    """Return the kind that a word probably means; None for a kind itself, and for dissimilar words."""
+    """Return the kind that a misspelled word probably means; None for a valid kind and for dissimilar words."""
     if word in CONSTRUCTORS:
         return None
     lowered = word.lower()
@@ -133,7 +133,7 @@ def _nearest_kind(word: str) -> str | None:
 def _parse_value(kind: str, text: str) -> HeaderValue:
     if kind == "bool":
         if text not in ("true", "false"):
-            raise HeaderError(f"a bool is true or false, not {text!r}")
+            raise HeaderError(f"a bool must be true or false, not {text!r}")
         return decode_header_value(kind, text == "true")
     if kind.startswith(("int", "uint")):
         if not re.fullmatch(r"[+-]?[0-9]{1,40}", text):
@@ -154,7 +154,7 @@ def _parse_value(kind: str, text: str) -> HeaderValue:
 
 
 def _format_special(value: HeaderValue) -> str:
-    """Return the text of an infinity or a NaN; a NaN other than Python's by its bits, without loss."""
+    """Format an infinity or a NaN. A NaN other than Python's is formatted as its bits, without loss."""
     layout = FLOAT_LAYOUTS[HeaderKind(value.kind)]
     for text in ("inf", "-inf", "nan"):
         if layout.pack(float(text)) == value.data:

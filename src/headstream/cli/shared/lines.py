@@ -1,12 +1,12 @@
-"""Messages as JSON, one object per line: the form of import, export and --output json.
+"""Messages as JSON, one object per line, for import, export and --output json.
 
     {"topic": "shop/orders", "partition": 1, "key": base64 | null, "payload": base64 | null, "id": UUID,
      "headers": [{"key": "attempt", "kind": "uint8", "value": 3}, ...], "timestamp_us": 1690000000000000,
      "offset": 42, "state": "available", "checksum": 2144931076}
 
-An id is written as UUID text, since many readers of JSON round 128-bit numbers; numbers are also accepted. Input can omit any
-member: a missing or null payload is a null payload, for id 0 the log generates an id, and the key or the log chooses a missing
-partition. header_text describes the values of headers.
+An id is written as a UUID, because many JSON readers round 128-bit numbers; numbers are also accepted. Input can omit any member:
+a missing payload is a null payload, the log generates a missing id, and the key or the log determines a missing partition.
+header_text describes the values of headers.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _MAX_NUMBER: Final = 1 << 64
 
 
 def encode_line(message: Message, payload_as: str | None = None) -> str:
-    """Return a message as one line of JSON, without a newline; arguments as for encode_document()."""
+    """Encode a message as one line of JSON without a newline; arguments as for encode_document()."""
     return dump_json(encode_document(message, payload_as))
 
 
 def decode_line(line: bytes) -> Message:
-    """Return the message in one line of JSON, UTF-8; members that the line omits (topic, partition, offset, timestamp) are None.
+    """Decode a message from one line of JSON in UTF-8; topic, partition, offset and timestamp are None if omitted.
 
     Raises:
-        DecodeError: it is not JSON.
-        InvalidInputError: it is not a message; the text names the member.
+        DecodeError: the line is not JSON.
+        InvalidInputError: the line is not a message; the error names the invalid member.
     """
     return decode_document(decode_json(line))
 
 
 def encode_document(message: Message, payload_as: str | None = None) -> dict[str, Any]:
-    """Return a message as a JSON object.
+    """Encode a message as a JSON object.
 
     Args:
-        payload_as: One of PAYLOAD_FORMS, the form of the payload: json embeds it, or writes null if it is not JSON. Such an
-            object has a member `payload_as`, and import rejects it. None is base64.
+        payload_as: The form of the payload, one of PAYLOAD_FORMS; None is base64. `json` embeds the payload, or writes null if it
+            is not JSON. For any form but None, the object has a member `payload_as`, and import rejects it.
     """
     document = _encode_whole(message)
     if payload_as in (None, "base64"):
@@ -76,7 +76,7 @@ def _encode_whole(message: Message) -> dict[str, Any]:
 
 
 def decode_document(document: object) -> Message:
-    """Return the message of a JSON object; InvalidInputError names the invalid member."""
+    """Decode a message from a JSON object; InvalidInputError names the invalid member."""
     if not isinstance(document, dict):
         raise InvalidInputError("a line must contain one JSON object")
     members: dict[str, Any] = {"payload": None}
@@ -95,7 +95,7 @@ def decode_document(document: object) -> Message:
 
 def _read_bytes(value: Any) -> bytes:
     if not isinstance(value, str):
-        raise InvalidInputError(f"expected base64 text or null, not {value!r:.40}")
+        raise InvalidInputError(f"expected a base64 string or null, not {value!r:.40}")
     try:
         return decode_base64(value)
     except HeaderError as error:
@@ -141,10 +141,10 @@ def _read_headers(value: Any) -> Headers:
 
 def _read_header(item: Any, number: int) -> tuple[str, Any]:
     if not isinstance(item, dict) or not {"key", "kind"} <= item.keys() <= _HEADER_MEMBERS:
-        raise HeaderError(f'header {number} is not {{"key", "kind", "value"}}')
+        raise HeaderError(f'header {number} must be {{"key", "kind", "value"}}')
     key, kind = item["key"], item["kind"]
     if not isinstance(kind, str):
-        raise HeaderError(f"the kind of header {key!r} is a name, not {kind!r:.40}")
+        raise HeaderError(f"the kind of the header {key!r} is a name, not {kind!r:.40}")
     try:
         return key, decode_header_value(kind, item.get("value"))
     except HeaderError as error:

@@ -1,11 +1,11 @@
-"""--format: prints each message by a template, in the manner of kcat.
+"""--format: prints each message with a template, as kcat does.
 
     %t topic   %p partition   %o offset   %T time, microseconds since 1970 UTC   %d time, ISO 8601   %i id   %S state
-    %k key     %s payload     %h all headers     %h{name} the value of one header, its last
+    %k key     %s payload     %h all headers     %h{name} the last value of one header
     %K %R      bytes of key and payload, -1 for null       %% a percent sign    \\n \\t \\r \\0 \\\\ control characters
 
---payload-as decides how key and payload are written. A newline is added to each message unless the template
-ends with one.
+--payload-as sets the form of key and payload. If the template does not end with a newline, a newline is printed after each
+message.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 
 def encode_payload(data: bytes | None, form: str) -> str:
-    """Return a payload or key as text.
+    """Format a payload or key as text.
 
     Args:
-        data: Null (None) is written as the empty text, or as `null` for JSON.
+        data: The bytes; None (null) is formatted as the empty string, or as `null` for JSON.
         form: `text` (UTF-8, invalid bytes as \\xNN), `json` (on one line if it is JSON, else a JSON string), `hex`, or
             `base64`.
     """
@@ -59,7 +59,7 @@ def _as_json(data: bytes | None) -> str:
 
 
 def parse_format(template: str, payload_form: str = "text") -> MessageFormat:
-    """Return the formatter of a template (above); InvalidInputError for an unknown letter after % or a backslash."""
+    """Return the formatter for a template; InvalidInputError for an unknown letter after % or a backslash."""
     fields: dict[str, MessageFormat] = {
         "t": lambda message: message.topic,
         "p": lambda message: str(message.partition),

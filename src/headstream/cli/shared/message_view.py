@@ -1,8 +1,8 @@
-"""Messages as text for people: one line per message, in a table or a stream.
+"""Messages as readable text: one line per message, in a table or a stream.
 
     1:42  2026-01-31T12:00:00.000000Z  key 42  attempt=uint8:3 source=string:web  {"total": 12.5}
 
-A payload or key of printable UTF-8 is shown as text, with line ends and tabs escaped, any other as base64.
+A payload or key of printable UTF-8 is shown as text, with line ends and tabs escaped. Other bytes are shown as base64.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MessageForm:
     """The form in which messages are printed.
 
     Args:
-        payload_as: One of PAYLOAD_FORMS; None is the default of `output`: readable text in tables, base64 in JSON.
+        payload_as: One of PAYLOAD_FORMS; None is the default for `output`: readable text in tables, base64 in JSON.
         line: The formatter of --format, or None.
     """
 
@@ -45,7 +45,7 @@ class MessageForm:
 
 
 def form_options(function: _Function) -> _Function:
-    """Add --output, --payload-as and --format, which are passed on as `form`, a MessageForm."""
+    """Add --output, --payload-as and --format; the command receives them as `form`, a MessageForm."""
 
     @click.option("--output", type=click.Choice(FORMS), default=None, help="The output format.  [default: table]")
     @click.option("--payload-as", type=click.Choice(PAYLOAD_FORMS), help="How to print payloads (and keys, with --format).")
@@ -76,7 +76,7 @@ def is_before(message: ReceivedMessage, until: PollingStrategy) -> bool:
 
 
 def print_message_table(messages: Sequence[ReceivedMessage], form: MessageForm) -> None:
-    """Print a complete list of messages: as a table, or one per line if a terminal is too narrow."""
+    """Print a complete list of messages as a table, or one message per line if the terminal is too narrow."""
     if form.line is not None or form.output != "table":
         print_message_lines(messages, form)
         return
@@ -91,7 +91,7 @@ def print_message_table(messages: Sequence[ReceivedMessage], form: MessageForm) 
 
 
 def print_message_lines(messages: Iterable[ReceivedMessage], form: MessageForm, *, flush: bool = False) -> None:
-    """Print messages as they arrive, one per line, each flushed if `flush`."""
+    """Print messages as they arrive, one per line; `flush` flushes the output after each message."""
     if form.line is None and form.output == "json":
         write_json_list((encode_document(message, form.payload_as) for message in messages), flush=flush)
         return
@@ -106,7 +106,7 @@ def print_message_lines(messages: Iterable[ReceivedMessage], form: MessageForm, 
 
 
 def describe_bytes(data: bytes | None, limit: int = _SHOWN_CHARACTERS) -> str:
-    """Return bytes as text if they are printable UTF-8, else base64; a text longer than `limit` ends with the number of bytes."""
+    """Format bytes as text if they are printable UTF-8, otherwise as base64; truncate the result to `limit` characters."""
     if data is None:
         return "(null)"
     if not data:

@@ -1,7 +1,7 @@
-"""Output of commands on standard output: tables for people, JSON for programs.
+"""Output of commands on standard output: tables for users, JSON for programs.
 
---output table    aligned columns, fitted to the terminal without loss; as wide as necessary without a terminal
---output json     one document: a list for many objects, an object for one
+--output table    aligned columns, fitted to the terminal without truncation; as wide as necessary without a terminal
+--output json     one document: a list of objects, or a single object
 --output jsonl    one object per line
 """
 
@@ -28,11 +28,11 @@ _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class OutputClosedError(Exception):
-    """The reader of standard output has closed it, as `head` does."""
+    """The reader of standard output has closed the pipe, as `head` does."""
 
 
 def print_text(text: str, *, flush: bool = False) -> None:
-    """Write one line to standard output, flushed if `flush`; OutputClosedError if the reader has closed the pipe."""
+    """Write one line to standard output, and flush it if `flush`; OutputClosedError if the reader has closed the pipe."""
     try:
         sys.stdout.write(f"{text}\n")
         if flush:
@@ -55,7 +55,7 @@ def check_reader() -> None:
 
 
 def print_objects(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: str) -> None:
-    """Print many objects of one type, given as in JSON; a table shows the members `columns`, in order."""
+    """Print objects of one type, given in their JSON form; a table shows the members `columns`, in this order."""
     if form == "table":
         print_table(columns, ([_show(row[name]) for name in columns] for row in rows))
     elif form == "json":
@@ -66,7 +66,7 @@ def print_objects(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], for
 
 
 def print_object(members: Mapping[str, Any], form: str) -> None:
-    """Print one object, given as in JSON: its members one below the other, or as JSON."""
+    """Print one object, given in its JSON form: one line per member, or as JSON."""
     if form == "table":
         print_table((), ([name, _show(value)] for name, value in members.items()))
     else:
@@ -74,7 +74,7 @@ def print_object(members: Mapping[str, Any], form: str) -> None:
 
 
 def write_json_list(documents: Iterable[Any], *, flush: bool = False) -> None:
-    """Print a list of JSON documents, one per line, as they arrive; the list is closed even after Ctrl-C."""
+    """Print a JSON list of documents, one document per line, as they arrive. The list is closed even after Ctrl-C."""
     before = ""
     try:
         print_text("[", flush=flush)
@@ -86,10 +86,10 @@ def write_json_list(documents: Iterable[Any], *, flush: bool = False) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], folded: Sequence[str] = ()) -> None:
-    """Print aligned columns; on a terminal that is too narrow, each row as its members, one below the other.
+    """Print aligned columns. If the terminal is too narrow, print one line per cell.
 
     Args:
-        folded: Columns to fold on a narrow terminal; empty for columns with long cells.
+        folded: Columns to fold on a narrow terminal; empty folds the columns with long cells.
     """
     cells = [[escape(cell) for cell in row] for row in rows]
     if fits(columns, cells, folded):
@@ -110,7 +110,7 @@ def fits(columns: Sequence[str], cells: Sequence[Sequence[str]], folded: Sequenc
 
 
 def _widths(columns: Sequence[str], cells: Sequence[Sequence[str]], folded: Sequence[str], number: int) -> tuple[int, bool]:
-    """Return the minimum width of a column without loss, and whether it can be folded to it."""
+    """Return the minimum width of a column without truncation, and whether the column can be folded to this width."""
     from rich.cells import cell_len
 
     longest = max((cell_len(row[number]) for row in cells), default=0)
@@ -147,14 +147,14 @@ def _print_aligned(columns: Sequence[str], cells: Sequence[Sequence[str]], folde
 
 
 def escape(text: str) -> str:
-    """Return a text with control characters escaped, so that a terminal shows it unchanged."""
+    """Escape control characters in a string, so that a terminal shows the string unchanged."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _ESCAPES.get(c) or c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def format_time(time_us: int) -> str:
-    """Return a time in ISO 8601, in UTC, to the microsecond; the number itself beyond the year 9999."""
+    """Format a time in ISO 8601, in UTC, to the microsecond. After the year 9999, return the number."""
     try:
         seconds, micros = divmod(time_us, 1_000_000)
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{micros:06d}Z"

@@ -1,4 +1,4 @@
-"""Parameters shared by commands: the options --url and --output, and arguments checked before a log is opened."""
+"""Parameters that commands share: the options --url and --output, and arguments that are checked before a log is opened."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ else:
 
 
 class Checked(_ParamType):
-    """A parameter that `read` parses, named `name` in --help; its errors become usage errors."""
+    """A parameter type that `read` parses, called `name` in --help. Errors of `read` become usage errors."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value of a text; a usage error if it is invalid."""
+        """Parse a value; raise a usage error if it is invalid."""
         if not isinstance(value, str):
             return value
         try:
@@ -50,12 +50,12 @@ class Checked(_ParamType):
 
 
 class LocalPath(click.Path):
-    """A local path, as a Path; a path with an unsupported scheme is a usage error.
+    """A parameter type for a local path. A path with an unsupported scheme is a usage error.
 
     Args:
-        is_table: Whether it is for Delta tables, so that a catalog's table name is rejected too.
-        directory: Whether an existing path must be a directory, else a file.
-        exists: Whether it must exist.
+        is_table: Whether the path is for Delta tables; then a catalog's table name is rejected too.
+        directory: Whether an existing path must be a directory (True) or a file (False).
+        exists: Whether the path must exist.
     """
 
     def __init__(self, *, is_table: bool = False, directory: bool = True, exists: bool = False) -> None:
@@ -63,7 +63,7 @@ class LocalPath(click.Path):
         self._is_table = is_table
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path of a text; a usage error if it is not a local path."""
+        """Return the path; raise a usage error if the value is not a local path."""
         if isinstance(value, str):
             try:
                 value = parse_local_path(value, is_table=self._is_table)
@@ -75,19 +75,19 @@ class LocalPath(click.Path):
 
 
 class StorablePlace(LocalPath):
-    """A local path, or a URI of an object store, as a StorePlace.
+    """A parameter type for a local path or a URI of an object store, which is converted to a StorePlace.
 
     Args:
         exists: Whether a local path must exist.
-        is_table: Whether it is for Delta tables, so that a catalog's table name is rejected too.
-        directory: As of LocalPath.
+        is_table: Whether the path is for Delta tables; then a catalog's table name is rejected too.
+        directory: As for LocalPath.
     """
 
     def __init__(self, *, exists: bool = False, is_table: bool = False, directory: bool = True) -> None:
         super().__init__(exists=exists, is_table=is_table, directory=directory)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the place of a text; a usage error if its scheme is unsupported."""
+        """Return the StorePlace; raise a usage error if the scheme is unsupported."""
         if isinstance(value, str) and "://" in value:
             from headstream.replicate.storage.places import StorePlace, parse_place
 
@@ -101,7 +101,7 @@ class StorablePlace(LocalPath):
 
 
 def parse_states(text: str) -> tuple[str, ...] | None:
-    """Return the states in a text such as `available,poisoned`, or None for `all`; InvalidInputError for an unknown state."""
+    """Parse states such as `available,poisoned`; return None for `all`. InvalidInputError for an unknown state."""
     if text.strip().lower() == "all":
         return None
     names = tuple(name.strip().lower() for name in text.split(","))
@@ -111,7 +111,7 @@ def parse_states(text: str) -> tuple[str, ...] | None:
 
 
 def url_option(function: _Function, *, is_required: bool = True) -> _Function:
-    """Add --url, with HEADSTREAM_URL and the current context as defaults; if not required, commands call require_url()."""
+    """Add --url, with HEADSTREAM_URL and the current context as defaults; commands can also call require_url()."""
     return click.option(
         "--url",
         envvar="HEADSTREAM_URL",
@@ -127,14 +127,14 @@ DURATION: Final = Checked("duration", parse_duration_us)
 
 
 def output_option(function: _Function) -> _Function:
-    """Add --output, by default a table."""
+    """Add --output, whose default is `table`."""
     return click.option("--output", type=click.Choice(FORMS), default="table", show_default=True, help="The output format.")(
         function
     )
 
 
 def states_option(function: _Function) -> _Function:
-    """Add --states: the states of the messages to show, by default only available."""
+    """Add --states, the states of the messages to show, whose default is `available`."""
     return click.option(
         "--states",
         type=Checked("state,...", parse_states),
@@ -160,7 +160,7 @@ def stream_argument(function: _Function) -> _Function:
 
 
 def start_parameter(*names: str) -> Checked:
-    """Return the type of an option for a start: an offset, a time, or one of `names` (of first, last and next)."""
+    """Return the parameter type for a start: an offset, a time, or one of `names`, a subset of first, last and next."""
 
     def read(text: str) -> PollingStrategy:
         from headstream.client.arguments import start_of
@@ -181,7 +181,7 @@ def start_parameter(*names: str) -> Checked:
 
 
 def until_option(function: _Function) -> _Function:
-    """Add --until: the end of the messages, exclusive."""
+    """Add --until, the exclusive end of the messages."""
     return click.option("--until", type=start_parameter(), help="Stop before this offset, time or age (-30m) in each partition.")(
         function
     )
@@ -190,7 +190,7 @@ def until_option(function: _Function) -> _Function:
 def complete_names(
     names: Callable[[Client, click.Context], list[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return a shell completion of names, read from the log by the preceding arguments; empty if the log is slow."""
+    """Return a shell completion of names in the log, given the preceding arguments; no names if the log responds slowly."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         from headstream.cli.shared.secrets import resolve_url
@@ -215,7 +215,7 @@ PARTITION: Final = click.IntRange(0)
 
 
 def open_log(url: str, *, is_plain: bool = False) -> Client:
-    """Return the client of a URL, for the caller to close; asks for a missing password. `is_plain`: without interceptors."""
+    """Return a client for a URL, which the caller closes. Ask for a missing password; `is_plain` disables interceptors."""
     from headstream.cli.shared.secrets import add_password
     from headstream.connect import connect, connect_plain
 
@@ -223,13 +223,13 @@ def open_log(url: str, *, is_plain: bool = False) -> Client:
 
 
 def warn_missing_log(log: Client) -> None:
-    """Warn on standard error if there is no log yet: the URL can be mistyped."""
+    """Warn on standard error if there is no log at the URL, because the URL may be mistyped."""
     if log.identity is None:
         click.echo("There is no log at this URL yet: check the URL. Creating the first topic creates the log.", err=True)
 
 
 def require_url(ctx: click.Context, param: click.Parameter | None, value: str | None) -> str:
-    """Return the given URL, else the URL of the current context; without either, raise a usage error."""
+    """Return the given URL, or the URL of the current context; raise a usage error if neither exists."""
     if ctx.resilient_parsing:
         return value or ""
     from headstream.cli.shared.secrets import resolve_url

@@ -1,4 +1,4 @@
-"""Rights on the command line: `poll_messages,send_messages`, or `shop=read_stream`, or `shop/orders=poll_messages`."""
+"""Rights on the command line: `poll_messages,send_messages`, `shop=read_stream` or `shop/orders=poll_messages`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
 
 RIGHTS_HELP: Final = (
-    "The user's permissions, repeatable: RIGHT,... everywhere, STREAM=RIGHT,..., or STREAM/TOPIC=RIGHT,...; `all` is "
-    "every right there. Everywhere: "
+    "Permissions of the user, repeatable: RIGHT,... everywhere, STREAM=RIGHT,..., or STREAM/TOPIC=RIGHT,...; `all` is "
+    "every right at that level. Rights everywhere: "
     f"{', '.join(field.name for field in fields_of(GlobalPermissions))}."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Names of rights at one place: a stream, `stream/topic`, or empty for everywhere."""
+    """Names of rights on a stream, on `stream/topic`, or, if the place is empty, on everything."""
 
     place: str
     rights: tuple[str, ...]
 
 
 def parse_grant(text: str) -> Grant:
-    """Return the grant of `RIGHT,...`, `STREAM=RIGHT,...` or `STREAM/TOPIC=RIGHT,...`; InvalidInputError: unknown right."""
+    """Parse `RIGHT,...`, `STREAM=RIGHT,...` or `STREAM/TOPIC=RIGHT,...`; InvalidInputError if a right is unknown."""
     place, equals, names = text.rpartition("=")
     kind = TopicPermissions if "/" in place else StreamPermissions if equals else GlobalPermissions
     known = tuple(field.name for field in fields_of(kind))
@@ -39,12 +39,12 @@ def parse_grant(text: str) -> Grant:
             where = f"for {'a topic' if '/' in place else 'a stream'}" if equals else "for everywhere"
             raise InvalidInputError(f"there is no right {name!r} {where}", advice=f"Use one of {', '.join(known)}, or all")
     if equals and not place:
-        raise InvalidInputError(f"{text!r} names no stream before its '='", advice="Write shop=read_stream")
+        raise InvalidInputError(f"{text!r} has no stream before '='", advice="Write STREAM=RIGHT, for example shop=read_stream")
     return Grant(place, rights)
 
 
 def build_permissions(log: Client, grants: Iterable[Grant]) -> Permissions | None:
-    """Return the permissions of grants, None if there are none; NotFoundError if a stream or topic does not exist."""
+    """Convert grants to permissions, None if there are no grants; NotFoundError if a stream or topic does not exist."""
     everywhere = GlobalPermissions()
     streams: dict[int, StreamPermissions] = {}
     topics: dict[int, dict[int, TopicPermissions]] = {}
@@ -67,7 +67,7 @@ def build_permissions(log: Client, grants: Iterable[Grant]) -> Permissions | Non
 
 
 def format_permissions(permissions: Permissions | None, log: Client) -> list[str]:
-    """Return permissions as parse_grant() reads them; deleted or invisible streams and topics are shown by id, `#7`."""
+    """Format permissions in the form that parse_grant() reads; deleted or invisible streams and topics are shown as ids, `#7`."""
     if permissions is None:
         return []
     streams, topics = _names(log, permissions.streams)
@@ -81,7 +81,7 @@ def format_permissions(permissions: Permissions | None, log: Client) -> list[str
 
 
 def _names(log: Client, wanted: Iterable[int]) -> tuple[dict[int, str], dict[tuple[int, int], str]]:
-    """Return the names of streams by id, and of topics by both ids."""
+    """Return the names of streams by stream id, and of topics by stream id and topic id."""
     numbers = set(wanted)
     if not numbers:
         return {}, {}

@@ -1,4 +1,4 @@
-"""Avro schemas for commands that serve a console: their location, and the credentials of a registry."""
+"""Avro schemas for commands that serve a console: the location of the schemas, and the credentials of a registry."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ schemas_option = click.option(
     "--schemas",
     metavar="PLACE",
     envvar="HEADSTREAM_SCHEMAS",
-    help="Decode Avro payloads by the schemas of a registry, http(s)://host, or of a directory with .avsc files.",
+    help="URL of a schema registry, or directory of .avsc files, to decode Avro payloads.",
 )
 
 
 def open_schemas(place: str | None, where: str) -> Callable[[bytes], dict[str, Any]] | None:
     """Return a function that explains an Avro payload, or None if there are no schemas.
 
-    The variables HEADSTREAM_SCHEMAS_USERNAME and HEADSTREAM_SCHEMAS_PASSWORD, or HEADSTREAM_SCHEMAS_TOKEN, log in at a registry.
+    The credentials of a registry are in HEADSTREAM_SCHEMAS_USERNAME and HEADSTREAM_SCHEMAS_PASSWORD, or HEADSTREAM_SCHEMAS_TOKEN.
 
     Raises:
-        InvalidInputError: there is no such directory.
+        InvalidInputError: the directory does not exist.
         InvalidOptionError: the URL is invalid.
     """
     if not place:

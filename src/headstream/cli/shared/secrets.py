@@ -1,4 +1,4 @@
-"""Passwords on the command line: typed without echo, or a line of standard input; never an argument."""
+"""Passwords on the command line: typed without echo or read from a line of standard input, never passed as an argument."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WITH_LOGIN: Final = ("headstream:", "http:", "https:", "kafka:", "quic:")
 
 
 def read_secret(label: str, *, is_new: bool = False) -> str:
-    """Return a secret typed by the user (twice if `is_new`), or a line of standard input without a terminal; UsageError: none."""
+    """Ask for a secret (twice if `is_new`), or, without a terminal, read a line of standard input; UsageError if it is empty."""
     if sys.stdin.isatty():
         secret: str = click.prompt(label, hide_input=True, confirmation_prompt=is_new, err=True)
         return secret
@@ -25,7 +25,7 @@ def read_secret(label: str, *, is_new: bool = False) -> str:
 
 
 def resolve_url(url: str | None) -> str | None:
-    """Return the given URL, or the current context's URL, with the stored credentials; None if neither is set."""
+    """Return the given URL, or the current context's URL with the stored credentials; None if there is neither."""
     if url:
         return url
     contexts = Contexts(contexts_path())
@@ -34,8 +34,9 @@ def resolve_url(url: str | None) -> str | None:
 
 
 def add_password(url: str) -> str:
-    """Return a URL of resolve_url() with its password; on a terminal, asks for a missing password. Call it after all other
-    arguments are checked: an invalid command must not ask for a password.
+    """Add the password to a URL of resolve_url(); on a terminal, ask for a missing password.
+
+    Call this after all other arguments are checked, because an invalid command must not ask for a password.
     """
     if not url.startswith(_WITH_LOGIN):
         return url

@@ -1,4 +1,4 @@
-"""Topic options of `topic create` and `topic update`, and the syntax of their values."""
+"""The options of `topic create` and `topic update`, and the syntax of their values."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _AGE_UNITS_US: Final = {name: DURATION_UNITS_US[name] for name in ("s", "m", "h"
 
 
 def parse_age_us(text: str) -> int | None:
-    """Return the microseconds of `0s`, `90s`, `12h` or `7d`, or None for `forever`; else InvalidInputError."""
+    """Convert a duration such as `90s` or `12h` to microseconds, and `forever` to None; InvalidInputError if it is invalid."""
     return None if text.strip().lower() == "forever" else _read_age_us(text, "forever")
 
 
 def parse_compaction_us(text: str) -> int | None:
-    """Return the microseconds of `0s`, `30m`, `12h` or `7d`, or None for `none`; else InvalidInputError."""
+    """Convert a duration such as `30m` or `12h` to microseconds, and `none` to None; InvalidInputError if it is invalid."""
     return None if text.strip().lower() == "none" else _read_age_us(text, "none")
 
 
@@ -34,14 +34,14 @@ def _read_age_us(text: str, none: str) -> int:
 
 
 def parse_hold(text: str) -> bool:
-    """Return whether a text is `on`; InvalidInputError if it is neither `on` nor `off`."""
+    """Convert `on` to True and `off` to False; InvalidInputError for other values."""
     if text.strip().lower() not in ("on", "off"):
-        raise InvalidInputError(f"{text!r} is neither on nor off", advice="Write on or off")
+        raise InvalidInputError(f"the value must be on or off, not {text!r}")
     return text.strip().lower() == "on"
 
 
 def parse_topic_size(text: str) -> int | None:
-    """Return the bytes of `500MB` or `10 GiB`, or None for `unlimited`; else InvalidInputError."""
+    """Convert a size such as `500MB` or `10 GiB` to bytes, and `unlimited` to None; InvalidInputError if it is invalid."""
     if text.strip().lower() == "unlimited":
         return None
     try:
@@ -53,18 +53,18 @@ def parse_topic_size(text: str) -> int | None:
 
 
 def parse_deduplication(text: str) -> int | None:
-    """Return the number in a text, or None for `none`; else InvalidInputError."""
+    """Convert a decimal number to an int, and `none` to None; InvalidInputError if it is invalid."""
     if text.strip().lower() == "none":
         return None
     if not text.strip().isdecimal():
         raise InvalidInputError(
-            f"{text!r} is not a number of ids", advice="Write the number of remembered ids, as in 100000, or none"
+            f"{text!r} is not a number of ids", advice="Write the number of remembered ids, for example 100000, or none"
         )
     return int(text)
 
 
 def parse_header_names(text: str) -> str | None:
-    """Return a list of names of headers, separated by commas, or None for `none`; InvalidOptionError if it is invalid."""
+    """Return a checked list of header names, separated by commas, or None for `none`; InvalidOptionError if it is invalid."""
     return None if text.strip().lower() == "none" else ",".join(split_header_names(text))
 
 
@@ -80,14 +80,14 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "retention_us",
         Checked("age", parse_age_us),
         "forever",
-        "Age after which messages can be dropped, for example 12h or 7d; forever disables this.",
+        "Age after which messages can be dropped, for example 12h or 7d; forever disables this limit.",
     ),
     (
         "--retention-bytes",
         "retention_bytes",
         Checked("size", parse_topic_size),
         "unlimited",
-        "Size of the topic above which the oldest messages can be dropped, for example 500MB or 10GB; unlimited disables this.",
+        "Size of the topic above which the oldest messages can be dropped, for example 500MB or 10GB; unlimited disables it.",
     ),
     (
         "--compaction",
@@ -95,7 +95,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         Checked("age", parse_compaction_us),
         "none",
         "Retain only the last message of each key; every message then needs a key. A null payload (limits wide) deletes its "
-        "key, and is removed at this age, for example 1d or 0s. none disables compaction.",
+        "key. The value is the age at which null payloads are removed, for example 1d or 0s; none disables compaction.",
     ),
     (
         "--deduplication",
@@ -118,27 +118,27 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         Checked("age", parse_age_us),
         "7d",
         "How long messages marked for deletion can be restored before they are removed from the disk, for example 7d or 0s; "
-        "forever keeps them.",
+        "with forever, they are never removed.",
     ),
     (
         "--legal-hold",
         "legal_hold",
         Checked("on|off", parse_hold),
         "off",
-        "Keep all messages: retention, compaction, marks, erase, purge and delete remove nothing.",
+        "Keep all messages: retention, compaction, deletion marks, erase, purge and delete remove nothing.",
     ),
     (
         "--kafka-headers",
         "kafka_headers",
         Checked("convention", parse_kafka_headers),
         "headstream",
-        f"How Kafka's clients write and read headers: {', '.join(get_args(KafkaHeaders))}.",
+        f"Convention by which Kafka clients write and read headers: {', '.join(get_args(KafkaHeaders))}.",
     ),
 )
 
 
 def format_options(topic: Topic) -> dict[str, str]:
-    """Return a topic's options in the form of the command line, without unset options."""
+    """Format the options that a topic has set, in the form of the command line."""
     units = dict.fromkeys(("retention_us", "compaction_delay_us", "deletion_grace_us"), _AGE_UNITS_US)
     units["retention_bytes"] = SIZE_UNITS
     values = {option: (name, getattr(topic, name)) for option, name, *_ in _OPTIONS}
@@ -150,7 +150,7 @@ def format_options(topic: Topic) -> dict[str, str]:
 
 
 def _format_value(value: int | str, units: dict[str, int]) -> str:
-    """Return a number in the largest unit of which it is a multiple, a text, or a flag."""
+    """Format an option's value; a number is shown in the largest unit of which it is a multiple."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -169,7 +169,7 @@ def creating_options(function: _Function) -> _Function:
 
 
 def changing_options(function: _Function) -> _Function:
-    """Add the options that can be changed; omitted options are not passed on."""
+    """Add the options that can be changed; the command receives only the options that are set."""
 
     def take_over(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         if param.name is not None and ctx.get_parameter_source(param.name) is not click.core.ParameterSource.DEFAULT:

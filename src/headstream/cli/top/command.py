@@ -40,7 +40,8 @@ def read_sample(log: Client, url: str, topics: Iterable[str], checkpoints: Mappi
     """Return the current state of a log.
 
     Args:
-        checkpoints: Checkpoints of Replicate pipelines, each with a function that returns a directory with its newest ledger.
+        checkpoints: Checkpoint of a Replicate pipeline -> a function that returns a directory with the checkpoint's newest
+            ledger.
     """
     found = tuple(log.topics())
     groups = []
@@ -83,7 +84,7 @@ _SHORTEST_US: Final = 100_000
 
 
 def parse_interval(text: str) -> float:
-    """Return the seconds of an interval; InvalidInputError if it is not a duration, or so short that it loads the log."""
+    """Convert an interval to seconds; InvalidInputError if it is not a duration, or too short for the log."""
     found = parse_duration_us(text)
     if found < _SHORTEST_US:
         raise InvalidInputError(f"{text!r} is too short", advice="Use 100ms or more")
@@ -106,7 +107,7 @@ def parse_interval(text: str) -> float:
     "topics",
     multiple=True,
     metavar="TOPIC",
-    help="Show the groups of this topic; can be repeated.  [default: the 100 busiest]",
+    help="Show the groups of this topic; repeatable.  [default: the 100 busiest topics]",
 )
 @pipelines_option
 @url_option
@@ -114,10 +115,10 @@ def parse_interval(text: str) -> float:
 def top(
     interval: float, count: int | None, order: str, topics: tuple[str, ...], pipelines: tuple[Place, ...], url: str, output: str
 ) -> None:
-    """Show the rates of topics and the lags of consumer groups, and keep them current.
+    """Show the rates of topics and the lags of consumer groups, refreshed continuously.
 
-    On a terminal, s changes the order of the topics and q quits. Otherwise one table is printed for each sample; with --output
-    jsonl one JSON object per line, for programs that draw or check the numbers.
+    On a terminal, press s to change the order of the topics and q to quit. Without a terminal, one table is printed per sample.
+    With --output jsonl, one JSON object is printed per sample, for other programs.
 
     \b
     Examples:
@@ -146,7 +147,7 @@ def top(
 
 
 class _Watched:
-    """A log and its last sample."""
+    """A log and the last sample of it."""
 
     def __init__(
         self, log: Client, url: str, topics: tuple[str, ...], checkpoints: Mapping[str, Callable[[], Path]], interval_s: float
@@ -160,7 +161,7 @@ class _Watched:
         self._before: Sample | None = None
 
     def read(self, order: str) -> Overview | None:
-        """Return the rates since the previous sample, or None if there is none."""
+        """Take a sample; return the rates since the previous sample, or None if this is the first sample."""
 
         sample = read_sample(self._log, self._url, self._topics or self._busiest, self._checkpoints)
         before, self._before = self._before, sample
@@ -173,11 +174,11 @@ class _Watched:
 
     @property
     def watched_count(self) -> int:
-        """The number of topics whose groups the next sample reads."""
+        """Number of topics whose groups the next sample reads."""
         return len(self._topics or self._busiest)
 
     def overviews(self, order: str, count: int | None) -> Iterator[Overview]:
-        """Yield one overview per interval, `count` in total; None never ends."""
+        """Yield one overview per interval, `count` in total, or without end if `count` is None."""
         given = 0
         while given != count:
             if (overview := self.read(order)) is not None:
@@ -232,7 +233,7 @@ def _to_json(overview: Overview, place: str) -> dict[str, Any]:
 
 
 def _round(value: Any) -> Any:
-    """Return a JSON value with all its fractions to the thousandth: rates have no higher precision."""
+    """Round all fractions in a JSON value to thousandths, because rates are not more precise."""
     if isinstance(value, dict):
         return {name: _round(member) for name, member in value.items()}
     if isinstance(value, (list, tuple)):

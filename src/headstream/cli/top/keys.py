@@ -1,4 +1,4 @@
-"""Single keys of a terminal, without waiting for Enter."""
+"""Reads single keys from a terminal, without waiting for Enter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def single_keys() -> Iterator[None]:
-    """Make the terminal of standard input return each key immediately, and restore it finally; do nothing without a terminal."""
+    """Make the terminal return each key immediately during the body, then restore it; without a terminal, do nothing."""
     try:
         import termios
         import tty
@@ -31,7 +31,7 @@ def single_keys() -> Iterator[None]:
 
 
 def read_key(seconds: float) -> str | None:
-    """Return the key that was pressed within some seconds, or None."""
+    """Return the key that is pressed within a number of seconds, or None."""
     if not sys.stdin.isatty():
         time.sleep(seconds)
         return None

@@ -14,11 +14,11 @@ ORDERS: Final = ("rate", "size", "messages", "name")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The state of a log at one time.
+    """The state of a log at a point in time.
 
     Args:
         time_us: Microseconds since 1970 UTC.
-        server: The load of a server, or the counts of a Kafka cluster; empty for a directory.
+        server: The load of a server, or the statistics of a Kafka cluster; empty for a directory.
         pipelines: Checkpoint -> the status of its Replicate pipeline.
     """
 
@@ -31,12 +31,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class TopicRates:
-    """One topic.
+    """The size and rates of one topic.
 
     Args:
         topic: `stream/topic`.
         size_bytes: Size of all segments.
-        bytes_per_second: Bytes that arrived, or None if some were removed meanwhile.
+        bytes_per_second: Rate of appended bytes, or None if bytes were removed between the samples.
     """
 
     topic: str
@@ -49,12 +49,12 @@ class TopicRates:
 
 @dataclass(frozen=True, slots=True)
 class GroupRates:
-    """One consumer group.
+    """The lag and rate of one consumer group.
 
     Args:
-        lag: Number of messages left to read.
-        messages_per_second: Messages that it committed.
-        caught_up_in_seconds: Time until the lag is 0 at the present rates; 0 if it is 0, None if it does not shrink.
+        lag: Number of messages that the group has not read yet.
+        messages_per_second: Rate of committed messages.
+        caught_up_in_seconds: Time until the lag is 0 at the current rates; 0 if the lag is 0, None if the lag does not shrink.
     """
 
     topic: str
@@ -67,12 +67,12 @@ class GroupRates:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A log at one time, and its rates since the previous sample.
+    """The state of a log at a point in time, and its rates since the previous sample.
 
     Args:
         time_us: Microseconds since 1970 UTC.
         topics: All topics, in the requested order.
-        groups: Groups, the largest lag first.
+        groups: Groups, in descending order of lag.
     """
 
     time_us: int
@@ -85,7 +85,7 @@ class Overview:
 
 
 def compare(before: Sample, after: Sample, order: str = "rate") -> Overview:
-    """Return the rates between two samples; the order of the topics is one of ORDERS."""
+    """Compute the rates between two samples; `order`, one of ORDERS, sorts the topics."""
     seconds = max(after.time_us - before.time_us, 1) / 1e6
     earlier = {topic.full_name: topic for topic in before.topics}
     topics = [_compare_topic(earlier.get(topic.full_name), topic, seconds) for topic in after.topics]
@@ -105,7 +105,7 @@ def compare(before: Sample, after: Sample, order: str = "rate") -> Overview:
 
 
 def sort_topics(topics: Iterable[TopicRates], order: str) -> list[TopicRates]:
-    """Return topics in one of ORDERS: the largest first, or by name."""
+    """Sort topics by one of ORDERS: by name, or with the largest value first."""
     return sorted(
         topics,
         key=lambda found: (

@@ -1,4 +1,4 @@
-"""The screen of `headstream top`: a log's load, the busiest topics, the groups with the largest lags, and pipelines."""
+"""The screen of `headstream top`: a log's load, its busiest topics, the groups with the largest lags, and pipelines."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _STALE: Final = frozenset({"failed", "not heard of"})
 
 
 def draw(overview: Overview, place: str, order: str, watched_count: int, lines: int | None = None) -> RenderableType:
-    """Return an overview as a renderable of rich.
+    """Return a rich renderable for an overview.
 
     Args:
-        lines: Lines of the screen, which limits the rows; None shows all.
+        lines: Number of lines on the screen, which limits the number of rows; None shows all rows.
     """
     parts: list[RenderableType] = [_head(overview, place)]
     groups_rows, topics_rows = len(overview.groups), len(overview.topics)
@@ -43,7 +43,7 @@ def draw(overview: Overview, place: str, order: str, watched_count: int, lines: 
 
 
 def format_count(value: float) -> str:
-    """Return a number with a suffix from 10,000 on: 9,999, 12.3 k, 4.56 M."""
+    """Format a number, with a suffix from 10,000 on: 9,999, 12.3 k, 4.56 M."""
     if value < 10_000:
         return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
     for suffix in ("k", "M", "G"):
@@ -54,7 +54,7 @@ def format_count(value: float) -> str:
 
 
 def format_size(value: float) -> str:
-    """Return a number of bytes with its unit: 999 B, 12.3 kB, 4.56 MB."""
+    """Format a number of bytes with a unit: 999 B, 12.3 kB, 4.56 MB."""
     if value < 1000:
         return f"{value:.0f} B"
     for unit in ("kB", "MB", "GB", "TB"):
@@ -65,7 +65,7 @@ def format_size(value: float) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """Return a duration in its largest fitting unit: 12 s, 3 min, 4 h, 5 d."""
+    """Format a duration in the largest fitting unit: 12 s, 3 min, 4 h, 5 d."""
     for unit, seconds in (("d", 86_400), ("h", 3600), ("min", 60)):
         if value >= 2 * seconds:
             return f"{value / seconds:.0f} {unit}"

@@ -20,7 +20,7 @@ class AsyncServer:
 
     Args:
         server: The wrapped server API.
-        worker: The thread that runs the calls.
+        worker: Thread that runs the calls.
     """
 
     def __init__(self, server: Server, worker: Worker) -> None:
@@ -45,7 +45,7 @@ class AsyncServer:
         return await self._worker.run(self._server.snapshot, types)
 
     async def me(self) -> ClientDetails:
-        """Return this connection."""
+        """Return the details of this connection."""
         return await self._worker.run(self._server.me)
 
     async def clients(self) -> list[Client]:

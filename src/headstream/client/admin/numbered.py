@@ -1,13 +1,13 @@
 """Numbered: resolves streams and topics given by id, as in `log.poll("1/1")`.
 
-The rule for every call of a client and for the command line:
+The rules for all calls of a client and for the command line:
 
-- A number as a part of `stream/topic` is tried as a name first, then as an id. For `1/1` these
-  are tried in turn: both as names, the topic by its id, the stream by its id, both by their ids.
+- A number in `stream/topic` is looked up as a name first, then as an id. For `1/1` the order is: two names; stream name and topic
+  id; stream id and topic name; two ids.
 - Creation always takes names: a number in `create_topic("1/1")` is a name.
-- Over HTTP a number is only an id: the protocol's routes define no other meaning.
+- Over HTTP a number is always an id, as the routes of Iggy's HTTP API define.
 
-A non-numeric name costs nothing; a number costs one or more requests per call.
+A name that is not a number needs no additional request; a number needs one or more requests per call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headstream.errors import InvalidInputError, PermissionDeniedError, StreamNo
 
 
 def find_topic_name(transport: Transport, topic: str | TopicName) -> TopicName:
-    """Return the name of a topic given by names or ids; InvalidInputError, or TopicNotFoundError for an unknown number."""
+    """Return the name of a topic given by names or ids; InvalidInputError, TopicNotFoundError if a number is unknown."""
     name = topic_name(topic, transport)
     streams, topics = _meanings(name.stream), _meanings(name.topic)
     if len(streams) == len(topics) == 1:
@@ -37,14 +37,14 @@ def find_topic_name(transport: Transport, topic: str | TopicName) -> TopicName:
                 return TopicName(found.stream, found.name)
     raise denied or TopicNotFoundError(
         f"there is no topic {str(name)!r}, neither by name nor by id",
-        advice="List them with log.topics(), or create the topic first",
+        advice="List the topics with log.topics(), or create the topic",
     )
 
 
 def find_stream_name(transport: Transport, name: str) -> str:
-    """Return the name of a stream given by name or id; InvalidInputError, or StreamNotFoundError for an unknown number."""
+    """Return the name of a stream given by name or id; InvalidInputError, StreamNotFoundError if a number is unknown."""
     if not isinstance(name, str):
-        raise InvalidInputError(f"{name!r} is not a stream", advice="Write its name, or its id as text")
+        raise InvalidInputError(f"a stream must be a name or an id as a string, not {name!r}")
     meanings = _meanings(name)
     if len(meanings) == 1:
         return name
@@ -59,11 +59,11 @@ def find_stream_name(transport: Transport, name: str) -> str:
                 return found.name
     raise denied or StreamNotFoundError(
         f"there is no stream {name!r}, neither by name nor by id",
-        advice="List them with log.streams(), or create the stream first",
+        advice="List the streams with log.streams(), or create the stream",
     )
 
 
 def _meanings(part: str) -> tuple[str | int, ...]:
-    """Return the possible meanings of a part of a name, in order of precedence."""
+    """Return the possible meanings of a name's part (name, id), in order of precedence."""
     number = parse_number(part)
     return (part,) if number is None else (part, number)

@@ -1,1 +1,1 @@
-"""Consumers: batches are polled and decoded, delivered message by message, and committed after processing."""
+"""Consumers: poll and decode batches, deliver single messages, and commit offsets after processing."""

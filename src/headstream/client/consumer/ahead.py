@@ -1,4 +1,4 @@
-"""Ahead: over a network, the consumer prefetches the next batch while the loop body processes the current batch."""
+"""Ahead: prefetches the next batch over the network while the loop body processes the current batch."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FETCH_BYTES: Final = 1 << 20
 
 
 def fetch_request(states: frozenset[int] | None, where: Filter | None) -> PollRequest:
-    """Return the request of each poll of a consumer, from the first message on."""
+    """Return the request that a consumer sends with each poll, initially for the first message."""
     return PollRequest(PollingStrategy.first(), FETCH_COUNT, states, FETCH_BYTES, where=where)
 
 
 class Ahead:
-    """The one batch that a consumer has requested and not yet read; inactive for an embedded log."""
+    """The batch that a consumer has requested and not yet read; unused with an embedded log."""
 
     def __init__(self, messages: MessageCommands, topic: TopicName, request: PollRequest) -> None:
         self._messages = messages if isinstance(messages, AheadCommands) else None
@@ -37,7 +37,7 @@ class Ahead:
         return self._messages is not None
 
     def ask(self, position: tuple[int, int] | None) -> None:
-        """Request the batch at a position (partition and offset), or none if no more messages are expected."""
+        """Request the batch at a position (partition and offset); None: no more messages are expected."""
         self.cancel()
         if self._messages is None or position is None:
             return
@@ -47,7 +47,7 @@ class Ahead:
             self._asked = position, polled
 
     def take(self, partition: int, offset: int) -> Polled | None:
-        """Return the prefetched batch of a position, unless it is empty: an empty result can be outdated."""
+        """Return the prefetched batch of a position; None if there is none or the batch is empty (possibly outdated)."""
         if self._asked is None or self._asked[0] != (partition, offset):
             return None
         asked, self._asked = self._asked, None

@@ -1,7 +1,7 @@
 """AsyncConsumer and AsyncTopicsConsumer: Consumer and TopicsConsumer for asyncio.
 
-Both share all code except methods that take a topic name. Calls run in the consumer's own thread; a buffered message
-is taken without it.
+Both classes share all code except methods that take a topic name. Calls run in the consumer's own thread; returning a buffered
+message needs no thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LoopCallbacks:
     """Runs the callbacks of a consumer in the event loop, while the consumer's thread waits for them.
 
     Attributes:
-        options: With the user's callbacks replaced, for Client.consumer().
+        options: Options for Client.consumer(), with the user's callbacks replaced.
         is_used: Whether there is a callback.
     """
 
@@ -53,11 +53,11 @@ class LoopCallbacks:
         self.is_used = assigned is not None or revoked is not None
 
     def use_loop(self) -> None:
-        """Run callbacks in the running event loop from now on; InvalidInputError if the caller is one of the callbacks."""
+        """Run callbacks in the current event loop; InvalidInputError if a callback calls this method."""
         if _calling.get() is self:
             raise InvalidInputError(
                 "a callback used the consumer that called it",
-                advice="Remember the partitions in the callback, and use the consumer after the callback has returned",
+                advice="Store the partitions in the callback, and use the consumer after the callback has returned",
             )
         self._loop = asyncio.get_running_loop()
 
@@ -80,7 +80,7 @@ class _AsyncReading(Generic[_Reader]):
     """The shared part of AsyncConsumer and AsyncTopicsConsumer.
 
     Args:
-        make: Creates the wrapped consumer, at the first use.
+        make: Creates the wrapped consumer at its first use.
         timeout_ms: Iteration ends after this time without a message; None waits without limit.
     """
 
@@ -106,12 +106,12 @@ class _AsyncReading(Generic[_Reader]):
         return self._consumer
 
     def _open(self) -> None:
-        """Create the consumer, in the thread: one that is created for a cancelled call serves the next call."""
+        """Create the consumer, in the worker thread; if the call is cancelled, the next call uses this consumer."""
         if self._consumer is None:
             self._consumer = self._make()
 
     async def _in_slices(self, call: Callable[[float], _T], timeout_ms: float | None, put_back: Callable[[_T], object]) -> _T:
-        """Call with slices of a timeout until a result is returned; a cancellation takes effect between slices."""
+        """Call repeatedly with parts of the timeout until a result is returned; a cancellation takes effect between two calls."""
         loop = asyncio.get_running_loop()
         until_s = math.inf if timeout_ms is None else loop.time() + timeout_ms / 1000
         slices = slices_ms()
@@ -169,12 +169,12 @@ class _AsyncReading(Generic[_Reader]):
         await self._worker.run((await self._opened()).extend, message, lease)
 
     async def defer(self, message: Message) -> None:
-        """Set a message aside; see Consumer.defer()."""
+        """Defer a message; see Consumer.defer()."""
         await self._worker.run((await self._opened()).defer, message)
 
     @asynccontextmanager
     async def attempting(self, message: Message) -> AsyncIterator[None]:
-        """Record an Exception of the context by retry(), as `async with`; see Consumer.attempting()."""
+        """Return an `async with` context that records an Exception by retry(); see Consumer.attempting()."""
         consumer = await self._opened()
         context = consumer.attempting(message)
         context.__enter__()
@@ -189,7 +189,7 @@ class _AsyncReading(Generic[_Reader]):
     async def run(self, handler: Callable[[ReceivedMessage], Any]) -> None:
         """Call a function, or await a coroutine function, with each message; see Consumer.run().
 
-        The message whose handler is cancelled is delivered again, which counts as no failure.
+        If the handler is cancelled, its message is delivered again, and no failure is counted.
         """
         consumer = await self._opened()
         await self._worker.run(self._open)  # a cancelled call is over then, and its message settled
@@ -249,11 +249,11 @@ class AsyncConsumer(_AsyncReading[Consumer]):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """The number of messages that the filter has examined, and the number to which it could not be applied."""
+        """The number of messages that the filter has examined, and how many of them it could not be applied to."""
         return FilterCounts(0, 0) if self._consumer is None else self._consumer.filter_counts
 
     async def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
-        """Return a message that was set aside; see Consumer.fetch_deferred()."""
+        """Return a deferred message; see Consumer.fetch_deferred()."""
         consumer = await self._opened()
         return await self._worker.take(functools.partial(consumer.fetch_deferred, partition, offset), consumer.defer)
 
@@ -276,13 +276,13 @@ class AsyncTopicsConsumer(_AsyncReading[TopicsConsumer]):
         return {} if self._consumer is None else self._consumer.positions
 
     async def fetch_deferred(self, topic: str, partition: int, offset: int) -> ReceivedMessage:
-        """Return a message of a topic that was set aside; see Consumer.fetch_deferred().
+        """Return a deferred message of a topic; see Consumer.fetch_deferred().
 
         Args:
             topic: `stream/topic`.
 
         Raises:
-            TopicNotFoundError: the topic is not read.
+            TopicNotFoundError: the consumer does not read the topic.
         """
         consumer = await self._opened()
         return await self._worker.take(lambda: consumer.consumer(topic).fetch_deferred(partition, offset), consumer.defer)
@@ -292,11 +292,11 @@ class AsyncTopicsConsumer(_AsyncReading[TopicsConsumer]):
 
         Args:
             topic: `stream/topic`.
-            partition: One of the topic's that the consumer reads.
+            partition: A partition of the topic that the consumer reads.
             offset: See Consumer.seek().
 
         Raises:
-            TopicNotFoundError: the topic is not read.
+            TopicNotFoundError: the consumer does not read the topic.
         """
         consumer = await self._opened()
         await self._worker.run(lambda: consumer.consumer(topic).seek(partition, offset))

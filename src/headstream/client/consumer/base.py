@@ -1,4 +1,4 @@
-"""BaseConsumer: common parts of consumers of one or several topics: loops, `with`, and the calls for single messages."""
+"""BaseConsumer: the common part of consumers of one or several topics: loops, `with`, and calls for single messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DelayInput = str | int | timedelta
 
 
 class BaseConsumer(ABC):
-    """A consumer of one topic or of several; one thread at a time.
+    """A consumer of one or several topics; not thread-safe.
 
     Args:
         timeout_ms: Iteration ends after this time without a message; None waits without limit.
@@ -39,17 +39,17 @@ class BaseConsumer(ABC):
 
     @abstractmethod
     def take(self) -> ReceivedMessage | None:
-        """Commit the previous message and return the next if it is buffered, else None."""
+        """Commit the previous message; return the next message if it is buffered, else None."""
 
     @abstractmethod
     def fetch(self, timeout_ms: float | None = 0) -> bool:
-        """Fetch messages without delivering any, and return whether some are buffered."""
+        """Fetch messages without delivering any; return whether messages are buffered."""
 
     def take_within(self, timeout_ms: float | None) -> ReceivedMessage | None:
-        """Commit the previous message and return the next, or None after a time without a message.
+        """Commit the previous message; return the next message, or None if none arrives within the timeout.
 
         Args:
-            timeout_ms: How long to wait for it, milliseconds; None waits without limit.
+            timeout_ms: How long to wait for the next message, milliseconds; None waits without limit.
         """
         while True:
             message = self.take()
@@ -57,14 +57,14 @@ class BaseConsumer(ABC):
                 return message
 
     def __next__(self) -> ReceivedMessage:
-        """Commit the previous message and return the next, waiting up to timeout_ms."""
+        """Commit the previous message and return the next message; wait for it up to timeout_ms."""
         message = self.take_within(self._timeout_ms)
         if message is None:
             raise StopIteration
         return message
 
     def run(self, handler: Callable[[ReceivedMessage], Any]) -> None:
-        """Call a function with each message; an Exception of it is recorded by retry(), and the next message follows.
+        """Call a function with each message. If it raises an Exception, retry() records the failure and the loop continues.
 
         Args:
             handler: The function. Iteration ends by `timeout_ms` or close(), as in a loop.
@@ -75,21 +75,20 @@ class BaseConsumer(ABC):
 
     @abstractmethod
     def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Undo the delivery of all messages that the last take() or poll() returned: they are delivered next."""
+        """Undo the delivery of all messages that the last take() or poll() returned; the next call delivers them again."""
 
     # -- single messages ----------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _find_settler(self, message: Message) -> Settler | None:
-        """Return the recorder of single messages for a message's topic, or None."""
+        """Return the Settler that records single messages of a message's topic, or None."""
 
     def _settler_of(self, message: Message) -> Settler:
         settler = self._find_settler(message)
         if settler is None:
             raise InvalidOptionError(
                 "the consumer does not record the outcome of single messages",
-                advice='Create it with on_error, as in log.consumer("shop/orders", group="billing", '
-                "on_error=hs.Retry(attempts=5), …)",
+                advice='Set on_error, as in log.consumer("shop/orders", group="billing", on_error=hs.Retry(attempts=5), …)',
             )
         return settler
 
@@ -100,7 +99,7 @@ class BaseConsumer(ABC):
         return None
 
     def ack(self, message: Message) -> None:
-        """Record that a message is done, in any order; it is stored when this returns.
+        """Record that a message is done; messages can be acknowledged in any order. The record is stored when this returns.
 
         Args:
             message: A message that this consumer has delivered.
@@ -108,28 +107,28 @@ class BaseConsumer(ABC):
         Raises:
             InvalidOptionError: the consumer has no `on_error`.
             InvalidInputError: the message is not in progress.
-            RebalancedError: another member of the group owns its partition now.
+            RebalancedError: another member of the group now owns the message's partition.
         """
         settler = self._settler_of(message)
         settler.settle_done(settler.place_of(message))
 
     def retry(self, message: Message, *, delay: DelayInput | None = None, reason: str | BaseException = "") -> None:
-        """Record that a message failed: it is retried, or dead-lettered after its last attempt.
+        """Record that a message failed: the message is retried, or dead-lettered after its last attempt.
 
         Args:
             message: A message that this consumer has delivered.
-            delay: How long it waits; None is the delay of `on_error`.
+            delay: Time until the next attempt; None uses the delay of `on_error`.
             reason: The error, or a string.
 
         Raises, in addition to ack():
-            LimitError: too many messages of the partition are unfinished, or it does not fit into the dead-letter topic.
+            LimitError: too many messages of the partition are unfinished, or the message is too large for the dead-letter topic.
         """
         settler = self._settler_of(message)
         delay_us = None if delay is None else parse_duration_us(delay, plain_unit="us")
         settler.fail(settler.place_of(message), reason, delay_us=delay_us)
 
     def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
-        """Reject a message: it is dead-lettered without another attempt.
+        """Reject a message: it is moved to the dead-letter topic without another attempt.
 
         Args:
             message: A message that this consumer has delivered.
@@ -142,28 +141,28 @@ class BaseConsumer(ABC):
         place = settler.place_of(message)
         if settler.policy.dead_letter is None:
             raise InvalidOptionError(
-                "the consumer has no dead-letter topic", where=message.topic or "", advice="Create it with dead_letter="
+                "the consumer has no dead-letter topic", where=message.topic or "", advice="Create the consumer with dead_letter="
             )
         failures = settler.failures_of(place) + 1
         settler.settle_failed(place, settler.policy.give_up(failures, reason, DeadLetterReason.REJECTED))
 
     def extend(self, message: Message, lease: DelayInput) -> None:
-        """Have the lease of a message end later, for work that takes long.
+        """Extend the lease of a message whose processing takes longer than the lease.
 
         Args:
             message: A message that this consumer has delivered.
-            lease: How long from now, as text (`1m`), a timedelta or microseconds; at most 12 hours.
+            lease: New duration, starting now: a string (`1m`), a timedelta or microseconds; at most 12 hours.
 
         Raises:
             InvalidOptionError: the consumer does not have `mode="shared"`, or the lease is out of range.
             InvalidInputError: the message is not in progress.
-            LeaseLostError: its lease has ended; the error describes the later events of the message.
+            LeaseLostError: the lease has ended; the error describes what happened to the message since.
         """
         settler = lease_settler(self._find_settler(message))
         settler.extend(settler.place_of(message), check_lease_us(parse_duration_us(lease, plain_unit="us")))
 
     def defer(self, message: Message) -> None:
-        """Set a message aside: no worker gets it until fetch_deferred() requests it by its offset.
+        """Defer a message: no worker receives it until fetch_deferred() requests it by offset.
 
         Args:
             message: A message that this consumer has delivered.
@@ -171,14 +170,14 @@ class BaseConsumer(ABC):
         Raises:
             InvalidOptionError: the consumer does not have `mode="shared"`.
             InvalidInputError: the message is not in progress.
-            LeaseLostError: its lease has ended.
+            LeaseLostError: the message's lease has ended.
         """
         settler = lease_settler(self._find_settler(message))
         settler.defer(settler.place_of(message))
 
     @contextmanager
     def attempting(self, message: Message) -> Iterator[None]:
-        """Return a context for the work on a message: an Exception in it is recorded by retry(), and is not raised further.
+        """Return a context for processing a message. An Exception in the context is recorded by retry() and suppressed.
 
         Args:
             message: A message that this consumer has delivered.
@@ -199,7 +198,7 @@ class BaseConsumer(ABC):
                     settler.settle_done(place)
 
     def end_cancelled(self, message: ReceivedMessage, is_done: bool) -> None:
-        """Record that the message of a cancelled run() is done, or have it delivered next unless its failure is recorded."""
+        """Record that the message of a cancelled run() is done. If it is not done and no failure is recorded, deliver it next."""
         settler = self._settler_of(message)
         place = settler.place_of(message)
         if is_done:
@@ -228,10 +227,10 @@ class BaseConsumer(ABC):
 
 
 def lease_settler(settler: Settler | None) -> LeaseSettler:
-    """Return the recorder of leased messages; InvalidOptionError if messages are not leased."""
+    """Return the settler as a LeaseSettler; InvalidOptionError if messages are not leased."""
     if not isinstance(settler, LeaseSettler):
         raise InvalidOptionError(
             "the consumer does not lease messages",
-            advice='Create it with mode="shared", as in log.consumer("shop/jobs", group="workers", mode="shared")',
+            advice='Set mode="shared", as in log.consumer("shop/jobs", group="workers", mode="shared")',
         )
     return settler

@@ -1,10 +1,10 @@
-"""Consumer: reads the messages of a topic one by one or in lists, and commits offsets after processing.
+"""Consumer: reads the messages of a topic singly or in lists, and commits offsets after processing.
 
     for message in consumer: body       committed when the next message is requested, or the `with` body ends without an error
     consumer.poll(); consumer.commit()  explicitly
 
-After an exception in the body its message is not committed: it is delivered again. The consumer's Reading (reading.py) fetches
-messages and records which are done; the loops here are the same for all readings.
+If the body raises an exception, its message is not committed and is delivered again. The consumer's Reading (reading.py) fetches
+messages and records which are done; the loops in this module are the same for all readings.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _WAIT_MS: Final = 1000
 
 
 class Consumer(BaseConsumer):
-    """Reads one topic; one thread at a time. Created by Client.consumer(); use it in a `with` statement.
+    """Reads one topic; not thread-safe. Created by Client.consumer(); use it in a `with` statement.
 
     Args:
         topic: Stream and topic.
-        reading: How it reads.
+        reading: Fetches messages and records which are done.
         timeout_ms: Iteration ends after this time without a message; None waits without limit.
-        own: A transport that only this consumer uses, and closes; or None.
+        own: A transport that only this consumer uses and closes; or None.
     """
 
     def __init__(self, topic: TopicName, reading: Reading, timeout_ms: float | None, own: Transport | None = None) -> None:
@@ -52,13 +52,12 @@ class Consumer(BaseConsumer):
 
     @property
     def positions(self) -> dict[int, int]:
-        """Partition -> offset of the next message to fetch; empty with `mode="shared"`: the group's positions are
-        log.group(topic, group).partitions."""
+        """Partition -> offset of the next message to fetch; empty with `mode="shared"` (see log.group(topic, group))."""
         return dict(self._reading.positions)
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """The number of messages that the filter has examined, and the number to which it could not be applied."""
+        """The number of messages that the filter has examined, and how many of them it could not be applied to."""
         return self._reading.filter_counts
 
     @property
@@ -68,30 +67,30 @@ class Consumer(BaseConsumer):
 
     @property
     def may_wait(self) -> bool:
-        """Whether take() can block on a server although a message is buffered: it commits the previous message first."""
+        """Whether take() can wait for a server although a message is buffered, because it first commits the previous message."""
         return self._reading.may_wait
 
     def after_fork(self) -> None:
-        """Leave the messages, the membership and the leases to the parent."""
+        """In a forked child: leave the messages, the membership and the leases to the parent process."""
         self._is_parents = self._is_closed = True
 
     def _check_open(self) -> None:
         if self._is_parents:
             raise closed_by_fork("consumer")
         if self._is_closed:
-            raise ClosedError("the consumer is closed", where=str(self._name), advice="Create another with log.consumer()")
+            raise ClosedError("the consumer is closed", where=str(self._name), advice="Create a new consumer with log.consumer()")
 
     def _find_settler(self, message: Message) -> Settler | None:
         self._check_open()
         return self._settler
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """Begin a loop; with `on_error`, InvalidInputError if the message at which an earlier loop ended is not yet settled."""
+        """Begin a loop. With `on_error`, InvalidInputError if the last message of an earlier loop is not yet settled."""
         current = None if self._settler is None else self._settler.current
         if current is not None:
             raise InvalidInputError(
-                f"the previous loop ended at message {current[1]} of partition {current[0]}, and whether the message failed is "
-                "unknown",
+                f"the previous loop ended at message {current[1]} of partition {current[0]} before the outcome of the message "
+                "was recorded",
                 where=str(self._name),
                 advice="Call ack(message) or retry(message) before the next loop; leaving the `with` block, run() and "
                 "`with consumer.attempting(message):` record the outcome themselves",
@@ -99,7 +98,7 @@ class Consumer(BaseConsumer):
         return self
 
     def take(self) -> ReceivedMessage | None:
-        """Commit the previous message and return the next if it is buffered, else None."""
+        """Commit the previous message; return the next message if it is buffered, else None."""
         self._check_open()
         return self._reading.take()
 
@@ -109,7 +108,7 @@ class Consumer(BaseConsumer):
         self._reading.finish()
 
     def fetch(self, timeout_ms: float | None = 0) -> bool:
-        """Fetch messages for iteration or poll() without delivering any, and return whether some are buffered.
+        """Fetch messages for iteration or poll() without delivering any; return whether messages are buffered.
 
         Args:
             timeout_ms: How long to wait for the first message, milliseconds; None waits without limit.
@@ -131,7 +130,7 @@ class Consumer(BaseConsumer):
         return True
 
     def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
-        """Return up to `count` messages; commit() commits them.
+        """Return up to `count` messages; call commit() once they are processed.
 
         Args:
             count: Maximum number of messages, at least 1.
@@ -139,11 +138,11 @@ class Consumer(BaseConsumer):
 
         Raises:
             CorruptSendError: the next messages of a partition are damaged; seek(error.partition, error.until_offset) skips them.
-                Until then the other partitions are read, and the error is raised again when they have no more messages.
+                Until then, other partitions are read, and the error is raised again when these have no more messages.
         """
         self._check_open()
         if check_whole("count", count) < 1:
-            raise InvalidInputError(f"a poll requests at least one message, not {count}", where=str(self._name))
+            raise InvalidInputError(f"a poll must request at least one message, not {count}", where=str(self._name))
         until_s = time.monotonic() + milliseconds("timeout_ms", timeout_ms) / 1000
         while self._fetch_within(max(0.0, until_s - time.monotonic()) * 1000, count):
             messages = self._reading.hand_out(count)
@@ -152,31 +151,31 @@ class Consumer(BaseConsumer):
         return []
 
     def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Undo the delivery of all messages that the last take() or poll() returned: they are delivered next."""
+        """Undo the delivery of all messages that the last take() or poll() returned; the next call delivers them again."""
         self._reading.put_back(messages)
 
     def commit(self, message: Message | None = None) -> None:
-        """Commit everything delivered so far, including the message being processed; or up to one message.
+        """Commit all delivered messages, including the message being processed, or the messages up to one message.
 
         Args:
-            message: A message that this consumer delivered: its partition is committed up to and including it, other
-                partitions are not; with `mode="shared"` it is this message alone. None commits everything.
+            message: A message that this consumer delivered: only its partition is committed, up to and including the message;
+                with `mode="shared"`, only the message itself. None commits all delivered messages.
 
         Raises:
             InvalidInputError: the message is not from this topic.
-            RebalancedError: this consumer was silent for longer than session_timeout_ms, and one of the partitions now
-                belongs to another member of the group, which receives its uncommitted messages again.
-            LeaseLostError: the lease of a message had ended; all other messages are done.
+            RebalancedError: this consumer sent no request for longer than session_timeout_ms, and another member of the group
+                took over a partition. That member receives the uncommitted messages again.
+            LeaseLostError: the lease of a message has ended; all other messages are done.
         """
         self._check_open()
         self._reading.commit(message)
 
     def seek(self, partition: int, offset: StartInput) -> None:
-        """Continue at another position in a partition; the next commit, or the next message of a loop, makes it durable.
+        """Continue at another position in a partition. The next commit, or the next message of a loop, stores the position.
 
         Args:
             partition: One of the consumer's partitions.
-            offset: An offset, `first`, `last` (after the newest), or a PollingStrategy.
+            offset: An offset, `first`, `last` (after the newest message), or a PollingStrategy.
 
         Raises:
             PartitionNotFoundError: the consumer does not read the partition.
@@ -192,11 +191,11 @@ class Consumer(BaseConsumer):
         self._reading.partitions.seek(check_whole("partition", partition), start_of(offset))
 
     def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
-        """Return a message that was set aside, with a new lease; the caller settles it like other messages.
+        """Return a deferred message with a new lease; the caller settles it like any other message.
 
         Raises:
             InvalidOptionError: the consumer does not have `mode="shared"`.
-            InvalidInputError: it is not deferred; the error has its status.
+            InvalidInputError: the message is not deferred; the error contains its status.
         """
         settler = lease_settler(self._settler)
         self._check_open()
@@ -205,15 +204,15 @@ class Consumer(BaseConsumer):
             raise InvalidInputError(
                 f"message {offset} of partition {partition} cannot be delivered",
                 where=str(self._name),
-                advice="It was removed, is not available or cannot be decoded, or another process reads for the group",
+                advice="The message was removed, is not available or cannot be decoded, or another process reads for the group",
             )
         return message
 
     def record_failure(self, error: BaseException) -> None:
-        """Record that the loop's body raised an error, as leaving the `with` block does; nothing without `on_error`.
+        """Record that the loop body raised an error, as leaving the `with` block does; no effect without `on_error`.
 
         Args:
-            error: The error; only an Exception counts as a failure.
+            error: Counted as a failure only if it is an Exception.
         """
         settler = self._settler
         current = None if settler is None or self._is_closed else settler.current
@@ -226,15 +225,15 @@ class Consumer(BaseConsumer):
             error.add_note(f"The failure of message {current[1]} of partition {current[0]} could not be recorded: {also}")
 
     def close(self, *, commit: bool = True) -> None:
-        """Close the consumer, within about five seconds if its server is lost; a second call does nothing.
+        """Close the consumer; takes at most about five seconds if the server is unreachable. A second call does nothing.
 
-        What `on_error` or a lease remembers as begun and is not done is released: this counts as no failure.
+        With `on_error` or leases, messages in progress are released without counting a failure.
 
         Args:
             commit: Whether to commit the message that iteration delivered last.
 
         Raises:
-            ServerUnreachableError: the message could not be committed: it is delivered again.
+            ServerUnreachableError: the message could not be committed; it is delivered again.
         """
         if self._is_closed:
             return

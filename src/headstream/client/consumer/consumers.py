@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def make_consumer(
     transport: Transport, topic: Topic, options: ConsumerOptions, interception: Interception | None, decode: Transform | None
 ) -> Consumer:
-    """Return a consumer of one topic with checked options; `decode` returns a message with its value."""
+    """Return a consumer of one topic with checked options; `decode` maps a message to a message with a value."""
     states = state_codes(options.get("states", ("available",)))
     make, partitions = _find_reading(transport, topic, options), options.get("partitions")
     chosen = ReadingOptions(
@@ -51,10 +51,10 @@ def make_consumer(
 def _find_reading(
     transport: Transport, topic: Topic, options: ConsumerOptions
 ) -> Callable[[Transport, Topic, ReadingOptions], Reading]:
-    """Return the factory of the consumer's reading; modules for single messages are imported only when needed."""
+    """Return the factory of the consumer's Reading; modules for single messages are imported only if needed."""
     mode = options.get("mode", "ordered")
     if mode not in ("ordered", "shared"):
-        raise InvalidOptionError(f"mode is {mode!r}", advice="Use ordered or shared")
+        raise InvalidOptionError(f"mode must be ordered or shared, not {mode!r}")
     if mode == "shared":
         from headstream.client.consumer.policies import make_lease_policy
         from headstream.client.consumer.shared.reading import SharedReading
@@ -62,12 +62,12 @@ def _find_reading(
         worker, lease_us = make_lease_policy(transport, topic, options)
         return lambda own, topic, chosen: SharedReading(own, topic, chosen, worker, lease_us)
     if options.get("lease") is not None:
-        raise InvalidOptionError("lease, a worker's time for a message, requires mode='shared'", advice='Add mode="shared"')
+        raise InvalidOptionError("lease requires mode='shared'", advice='Add mode="shared"')
     if options.get("on_error") is None:
         if options.get("dead_letter") is not None:
             raise InvalidOptionError(
-                "dead_letter is the topic for messages after their last attempt, but this consumer does not retry",
-                advice="Set on_error too, as in on_error=hs.Retry(attempts=5)",
+                "dead_letter requires on_error: without retries no message becomes a dead letter",
+                advice="Set for example on_error=hs.Retry(attempts=5)",
             )
         return PlainReading
     from headstream.client.consumer.policies import make_retry_policy
@@ -78,7 +78,7 @@ def _find_reading(
 
 
 def _make_transform(interception: Interception | None, decode: Transform | None) -> Transform | None:
-    """Return the function that is called with each message when it is delivered, or None."""
+    """Return the function to call with each delivered message, or None."""
     if interception is None or decode is None:
         return decode if interception is None else interception.receive
 

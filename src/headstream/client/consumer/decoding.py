@@ -1,6 +1,6 @@
-"""Consumers of decoded messages, as log.consumer(topic, decode=…) returns them.
+"""Consumers of decoded messages, as returned by log.consumer(topic, decode=…).
 
-Their classes only add the type of the value: the decoder is called when a message is delivered.
+The classes only add the type of the value; the decoder is called when a message is delivered.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class DecodedMessage(ReceivedMessage, Generic[_T]):
         """The value of the payload.
 
         Raises:
-            SerializerError: the payload is null, so that there is no value; `message.payload is None` tells.
+            SerializerError: there is no value, because the payload is null (`message.payload is None`).
         """
         if self.payload is None:
             raise SerializerError(
                 "a null payload cannot be decoded",
                 where=place_of(self),
-                advice="Check for `message.payload is None` first: in a compacted topic a null payload deletes its key",
+                advice="Check `message.payload is None` first: in a compacted topic a null payload deletes its key",
             )
         return self._value
 
 
 def message_decoder(decode: Any) -> Transform:
-    """Return the function that decodes messages from a Serializer or a function of bytes; InvalidOptionError if it is neither."""
+    """Return a function that decodes messages with a Serializer or a function of bytes; InvalidOptionError for other types."""
     name, function = decoder_of(decode)
 
     def transform(message: ReceivedMessage) -> ReceivedMessage:
@@ -63,7 +63,7 @@ def message_decoder(decode: Any) -> Transform:
 
 
 def place_of(message: ReceivedMessage) -> str:
-    """Return the topic, partition and offset of a message as text."""
+    """Return the topic, partition and offset of a message as a string."""
     return f"{message.topic}, partition {message.partition}, offset {message.offset}"
 
 

@@ -10,11 +10,11 @@
     fetching.committable()             partition -> offset to commit, once
     fetching.follow(assignment)        a group member: partitions it loses, can release, gets
 
-An offset always refers to the next message: one past the last that is done. Messages that a poll skipped belong
-to the message before them: its commit moves the offset past them.
+A committed offset is always the offset of the next message: one past the last finished message. Messages that a poll skipped
+belong to the message before them: committing that message moves the offset past them.
 
-Interceptors and decoders transform a message when it is delivered. If that raises an error, the message stays first in the
-buffer: it is not in progress, so it is not committed, and the next call raises the error again until seek() skips it.
+Interceptors and decoders transform a message when it is delivered. If the transformation raises an error, the message stays first
+in the buffer and is not committed. Each further call raises the error again until seek() skips the message.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ Transform: TypeAlias = Callable[[ReceivedMessage], ReceivedMessage | None]
 
 
 class Transforming:
-    """Applies interceptors and a decoder to each message, only once even if it is put back and delivered again."""
+    """Applies interceptors and a decoder to each message, only once even if the message is put back and delivered again."""
 
     def __init__(self, transform: Transform) -> None:
         self._transform = transform
         self._put_back: dict[tuple[int, int], ReceivedMessage] = {}
 
     def __call__(self, message: ReceivedMessage) -> ReceivedMessage | None:
-        """Return the message to deliver, or None if it was set aside."""
+        """Return the message to deliver, or None if the transformation drops it."""
         if self._put_back and self._put_back.pop((message.partition, message.offset), None) is message:
             return message
         return self._transform(message)
 
     def put_back(self, message: ReceivedMessage) -> None:
-        """Record that a message of the buffer is already transformed."""
+        """Record that a buffered message is already transformed."""
         self._put_back[message.partition, message.offset] = message
 
 
@@ -80,12 +80,12 @@ class Fetching:
 
     @property
     def generations(self) -> Mapping[int, int]:
-        """Partition -> the generation of its position, for partitions that were polled."""
+        """Partition -> the partition's generation at its first poll; only partitions that were polled."""
         return self._generations
 
     @property
     def is_idle(self) -> bool:
-        """Whether no message is in progress and no seek is pending: all messages are done and committed."""
+        """Whether no message is in progress, no seek is pending, and all finished messages are committed."""
         return self._delivered is None and not self._handed_out and not self._done and not self._pending_seeks
 
     @property
@@ -95,20 +95,20 @@ class Fetching:
 
     @property
     def is_scanning(self) -> bool:
-        """Whether a filter has found nothing so far in a partition of which it has examined only a part."""
+        """Whether a filter has found no message yet in a partition that it has not completely examined."""
         return any(partition in self._unscanned for partition, _ in self.next_polls())
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the only partition that is read is delivered up to the end its last poll found; false for several."""
+        """Whether the partition is delivered up to the end that its last poll reported; false if several partitions are read."""
         return len(self._cycle) == 1 and not self._buffer and self._ends.get(self._cycle[0]) == self._positions[self._cycle[0]]
 
     def next_polls(self) -> Iterable[tuple[int, int]]:
-        """Return each partition with its position, starting after the partition that was fed last."""
+        """Return all partitions with their positions, starting after the partition that was polled last."""
         return [(partition, self._positions[partition]) for partition in self._cycle if partition not in self._assignment.revoked]
 
     def expected(self) -> tuple[int, int] | None:
-        """Return the next partition in turn that is known to have more messages, with its position; or None."""
+        """Return the next partition that is known to have more messages, with its position; None if there is none."""
         for partition, position in self.next_polls():
             if self._ends.get(partition, position) > position:
                 return partition, position
@@ -119,15 +119,15 @@ class Fetching:
         partition = polled.partition
         if self._generations.setdefault(partition, polled.generation) != polled.generation:
             raise OffsetOutOfRangeError(
-                f"partition {partition} has been purged or recreated since offset {self._positions[partition]} was reached",
-                advice="seek() to the offset to continue at, as in seek(partition, 'first')",
+                f"partition {partition} was purged or recreated after offset {self._positions[partition]} was reached",
+                advice="seek() to the offset at which to continue, for example seek(partition, 'first')",
             )
 
     def feed(self, polled: Polled, messages: Iterable[ReceivedMessage]) -> None:
         """Add the result of a poll.
 
         Raises:
-            OffsetOutOfRangeError: the position is past the end of the partition; or see check_generation().
+            OffsetOutOfRangeError: the position is past the end of the partition; see also check_generation().
         """
         partition = polled.partition
         position = self._positions[partition]
@@ -135,7 +135,7 @@ class Fetching:
         if position > polled.end_offset:
             raise OffsetOutOfRangeError(
                 f"offset {position} of partition {partition} was never written: the partition ends at {polled.end_offset}",
-                advice="seek() to the offset to continue at",
+                advice="seek() to the offset at which to continue",
             )
         self._positions[partition] = polled.next_offset
         self._ends[partition] = polled.end_offset
@@ -165,7 +165,7 @@ class Fetching:
             self._done[partition] = next_offset
 
     def deliver(self) -> ReceivedMessage | None:
-        """Return the next message or None; finish() marks it as done. A message that was set aside is done at once."""
+        """Return the next message or None; finish() marks it as done. Dropped messages are done immediately."""
         while self._buffer:
             stored, partition, next_offset = self._buffer[0]
             message = stored if self._transforming is None else self._transforming(stored)
@@ -177,7 +177,7 @@ class Fetching:
         return None
 
     def finish(self) -> None:
-        """Mark the message delivered last as done."""
+        """Mark the last delivered message as done."""
         if self._delivered is not None:
             partition, next_offset = self._delivered
             self._done[partition] = max(next_offset, self._done.get(partition, 0))  # a poll can have gone on from there
@@ -195,7 +195,7 @@ class Fetching:
         """Return up to `count` messages; release() marks them as done.
 
         Args:
-            is_first: False if the messages continue the page of the previous call.
+            is_first: False if the messages extend the result of the previous call.
         """
         if is_first:
             self._handed_out_before = frozenset(self._handed_out)
@@ -215,7 +215,7 @@ class Fetching:
         return messages
 
     def undeliver(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Return the messages of the last deliver(), or hand_out() since its first call, to the front of the buffer, in
+        """Put the messages of the last deliver(), or of all hand_out() calls of a poll, back at the front of the buffer, in
         order. Messages of partitions that are no longer read are dropped.
         """
         entries: list[tuple[ReceivedMessage, int, int]] = []
@@ -242,7 +242,7 @@ class Fetching:
                 del self._handed_out[partition]
 
     def _take_from_hand(self, partition: int, offset: int) -> int | None:
-        """Return the offset to commit after the last delivered message of a partition; None if it is not in progress."""
+        """Return the offset to commit after the last delivered message of a partition; None if no message is in progress."""
         if self._delivered is not None and self._delivered[0] == partition and offset < self._delivered[1]:
             next_offset, self._delivered = self._delivered[1], None
             return next_offset
@@ -256,7 +256,7 @@ class Fetching:
         self.finish()
 
     def finish_up_to(self, partition: int, offset: int) -> bool:
-        """Mark a message and all earlier messages of its partition as done, and return whether the partition is still read."""
+        """Mark a message and all earlier messages of its partition as done; return whether the partition is still read."""
         if partition not in self._positions:
             return False
         self._done[partition] = offset + 1
@@ -267,18 +267,18 @@ class Fetching:
         return True
 
     def committable(self) -> dict[int, int]:
-        """Return partition -> offset for all messages done since the last call; the caller commits them."""
+        """Return partition -> offset for all messages done since the last call; the caller commits these offsets."""
         done, self._done = self._done, {}
         return done
 
     def put_back(self, offsets: Mapping[int, int]) -> None:
-        """Add offsets of a failed commit, in partitions that are still read, to the next commit."""
+        """Add the offsets of a failed commit to the next commit, for partitions that are still read."""
         for partition, offset in offsets.items():
             if partition in self._positions:
                 self._done.setdefault(partition, offset)
 
     def seek(self, partition: int, offset: int) -> None:
-        """Continue from another offset in a partition; its undelivered messages are dropped."""
+        """Continue at another offset in a partition; undelivered messages of the partition are dropped."""
         self._move(partition, offset)
         self._pending_seeks[partition] = offset
 
@@ -294,10 +294,9 @@ class Fetching:
             self._delivered = None
 
     def follow(self, assignment: Assignment) -> tuple[list[int], list[int]]:
-        """Apply a new assignment; return revoked partitions to release (no message in progress), and new partitions for begin().
+        """Apply a new assignment. Return revoked partitions to release (no message in progress), and new partitions for begin().
 
-        Undelivered messages of a revoked partition are dropped: its next owner fetches them, or this member, if the partition is
-        assigned to it again before it was released.
+        Undelivered messages of a revoked partition are dropped: the partition's next owner fetches them again.
         """
         held = {**assignment.partitions, **assignment.revoked}
         before, self._assignment = self._assignment, assignment
@@ -316,11 +315,11 @@ class Fetching:
         return released, sorted(assignment.partitions - self._positions.keys())
 
     def forget(self) -> None:
-        """End the membership: every partition of the next assignment counts as new."""
+        """End the membership; the next assignment treats every partition as new."""
         self._assignment = Assignment(-1)
 
     def begin(self, partition: int, offset: int) -> None:
-        """Start reading a partition, from an offset."""
+        """Start reading a partition at an offset."""
         self._positions[partition] = offset
         self._cycle.append(partition)
 

@@ -16,7 +16,7 @@ class FilterCounts(NamedTuple):
 
     Args:
         scanned: Messages examined.
-        failed: Of them, messages that the filter could not be applied to.
+        failed: Examined messages that the filter could not be applied to.
     """
 
     scanned: int
@@ -28,14 +28,14 @@ class FilterPlan:
     """How a filter is evaluated.
 
     Args:
-        evaluated: Where it is evaluated: `in this process`, `by the server` or `in this client`.
-        on: What it is evaluated on: `stored bytes` or `decoded messages`.
-        page: How much of a partition one request examines.
-        states: Codes of the states of messages that it is applied to; None for all.
+        evaluated: Where the filter runs: `in this process`, `by the server` or `in this client`.
+        on: Input of the filter: `stored bytes` or `decoded messages`.
+        page: Part of a partition that one request examines.
+        states: Codes of the message states to which the filter is applied; None for all states.
         on_filter_error: What happens to a message that the filter cannot be applied to.
-        summarized: The headers that the topic summarizes; empty without a topic.
-        segments: Number of segments of the topic that it skips, and the number of all segments; None if no topic is given, and
-            over `kafka://`.
+        summarized: The headers that the topic summarizes; empty if no topic is given.
+        segments: Number of the topic's segments that the filter skips, and the number of all segments; None if no topic is given
+            or the log is in Kafka.
     """
 
     where: str
@@ -51,10 +51,10 @@ class FilterPlan:
 
 
 def make_filter(where: str | None, on_error: str, states: frozenset[int] | None) -> Filter | None:
-    """Return the filter of a poll or consumer, None if there is none.
+    """Return the filter of a poll or consumer; None if no filter is set.
 
     Raises:
-        InvalidInputError: the text is not a filter.
+        InvalidInputError: `where` is not a valid filter.
         InvalidOptionError: `on_error` is unknown, or the filter names `_state` although only available messages are polled.
     """
     found = parse_filter("TRUE" if where is None else where, on_error)
@@ -64,7 +64,7 @@ def make_filter(where: str | None, on_error: str, states: frozenset[int] | None)
 def plan_filter(
     transport: Transport, where: str, on_error: str, states: frozenset[int] | None, topic: TopicName | None
 ) -> FilterPlan:
-    """Return how a filter is evaluated, with the topic's segments if a topic is given; raises as make_filter()."""
+    """Return how a filter is evaluated, with segment counts if a topic is given; raises the errors of make_filter()."""
     found = check_states(parse_filter(where, on_error), states)
     place = "by the server" if isinstance(transport, RemoteAccess) else "in this process"
     on, page = "stored bytes", "up to 16 MiB of stored messages"

@@ -12,7 +12,7 @@ PartitionsCallback: TypeAlias = Callable[[str, frozenset[int]], object]
 
 
 class AssignmentListener:
-    """Notifies of the partitions of one consumer; the topic is `stream/topic`."""
+    """Calls the user's callbacks of one consumer with `stream/topic` and partitions."""
 
     def __init__(self, topic: str, on_assigned: PartitionsCallback | None, on_revoked: PartitionsCallback | None) -> None:
         self._topic = topic
@@ -21,14 +21,14 @@ class AssignmentListener:
         self._reported: frozenset[int] = frozenset()
 
     def begin(self, partitions: Iterable[int]) -> None:
-        """Notify of partitions that are read from now on."""
+        """Report partitions that the consumer starts reading."""
         new = frozenset(partitions) - self._reported
         self._reported |= new
         if new and self._on_assigned is not None:
             self._on_assigned(self._topic, new)
 
     def end_others(self, kept: Collection[int]) -> None:
-        """Notify of partitions that were read and are not among these."""
+        """Report partitions that the consumer stops reading: all except `kept`."""
         revoked = self._reported.difference(kept)
         self._reported -= revoked
         if revoked and self._on_revoked is not None:

@@ -21,11 +21,11 @@ _MOST_JOINS: Final = 10
 
 
 class GroupMembership:
-    """One member of a group; it also leaves when the object is garbage collected.
+    """One member of a group; the member also leaves when the object is garbage-collected.
 
     Args:
-        session_timeout_ms: How long the member can be silent while other members wait.
-        is_shared: Whether the member leases messages, and owns no partitions.
+        session_timeout_ms: How long the member can send no report while other members wait for its partitions.
+        is_shared: Whether the member leases messages and owns no partitions.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class GroupMembership:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Leave the member to the parent: neither leave() nor a collection removes it."""
+        """In a forked child: leave the member to the parent process; leave() and garbage collection do not remove it."""
         self._finalizer.detach()
 
     @property
     def is_due(self) -> bool:
-        """Whether the member has to report before it delivers buffered messages, because its last report is too old."""
+        """Whether the member must report before it delivers buffered messages, because its last report is too old."""
         return (time.monotonic() - self._reported_s) * 1000 * _REPORTS_A_SESSION > self._session_timeout_ms
 
     @property
     def can_wait(self) -> bool:
-        """Whether the member can wait for messages before it reports: the group can reassign its partitions meanwhile."""
+        """Whether the member can wait without a report: the group can reassign its partitions during the wait."""
         return self.is_resting and not self.is_due
 
     def _join(self) -> None:
@@ -67,7 +67,7 @@ class GroupMembership:
         """Send a heartbeat and return the assignment; a member removed from its group joins again.
 
         Args:
-            is_resting: Whether no message is in progress, and the member reports before it takes the next message.
+            is_resting: Whether no message is in progress and the member reports before it takes the next message.
         """
         self.is_resting = is_resting
         for _ in range(_MOST_JOINS):
@@ -86,7 +86,7 @@ class GroupMembership:
         return assignment
 
     def commit(self, offsets: Mapping[int, int], generations: Mapping[int, int], *, is_resting: bool) -> bool:
-        """Commit offsets of next messages, and return whether to report; RebalancedError: a partition was lost."""
+        """Commit offsets; return whether the member must report. RebalancedError if a partition was lost."""
         self.is_resting = is_resting
         now = self._transport.groups.commit(
             self._topic, self.member, offsets, generation=self.generation, generations=generations, is_resting=is_resting
@@ -94,13 +94,13 @@ class GroupMembership:
         return now != self.generation
 
     def join_again(self) -> None:
-        """Join the group as a new member, after the group has removed this member."""
+        """Join the group as a new member after the group has removed this member."""
         self.leave()
         self._join()
 
     @contextmanager
     def leaving_on_error(self) -> Iterator[None]:
-        """Leave the group if the block fails: a consumer that could not begin must not keep partitions until its session ends."""
+        """Leave the group if the block raises an error, so that a consumer that cannot start keeps no partitions."""
         try:
             yield
         except BaseException:

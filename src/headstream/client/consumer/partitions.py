@@ -1,7 +1,7 @@
-"""Partitions: all, named or group-assigned partitions of a topic, which one consumer reads in order.
+"""Partitions: the partitions of a topic (all, named or group-assigned) that one consumer reads in order.
 
-With a group the consumer shares the topic's partitions with other members: before each poll and after a change it reports
-finished partitions and receives its assignment.
+A consumer with a group shares the topic's partitions with other members: before each poll and after each change, it reports the
+partitions that it has released and receives its assignment.
 """
 
 from __future__ import annotations
@@ -68,20 +68,20 @@ class Partitions:
         self._listener.begin(self._numbers)
 
     def find(self, partition: int, strategy: PollingStrategy) -> int:
-        """Return the offset that a strategy means in a partition; see find_offset()."""
+        """Resolve a strategy to an offset in a partition; see find_offset()."""
         return find_offset(self._transport, self.topic, partition, strategy)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
     @property
     def has_read_everything(self) -> bool:
-        """Whether the next message has not arrived yet: a member with no message in progress waits without a new request."""
+        """Whether all stored messages are done: the group member can then wait without sending a new request."""
         can_wait = self.share is not None and self.share.can_wait and self._ahead.is_active
         return can_wait and self.fetching.is_idle and self.fetching.is_at_end and not self._damaged
 
     @contextmanager
     def noting_damage(self) -> Iterator[None]:
-        """Exclude a partition with damaged next messages from polls until a seek in it."""
+        """Exclude a partition whose next messages are damaged from polls until the user seeks in it."""
         try:
             yield
         except CorruptSendError as error:
@@ -89,10 +89,10 @@ class Partitions:
             raise
 
     def poll(self) -> bool:
-        """Poll partitions in turn until one returns messages; return whether one did.
+        """Poll the partitions until one returns messages; return whether messages were found.
 
         Raises:
-            CorruptSendError: the other partitions are at their ends.
+            CorruptSendError: a partition is damaged and all other partitions are read to their ends.
         """
         polls = self.fetching.next_polls()
         if self._prepared is not None:
@@ -118,12 +118,12 @@ class Partitions:
         return False
 
     def _was_deleted(self, partition: int) -> bool:
-        """Return whether a partition, which was not named, is no longer one of the topic."""
+        """Return whether a partition that the user did not name no longer exists."""
         is_named = self._options.partitions is not None
         return not is_named and partition not in {each.number for each in self._transport.topics.get(self.topic).partitions}
 
     def wait(self, timeout_ms: float, positions: Mapping[int, int]) -> None:
-        """Allow the group to reassign partitions, and wait for messages at `positions` or a change of the group."""
+        """Wait for messages at `positions` or a change of the group; the group can reassign partitions meanwhile."""
         self.rest()
         messages, share = self._transport.messages, self.share
         if timeout_ms <= 0:
@@ -149,7 +149,7 @@ class Partitions:
     # -- offsets ------------------------------------------------------------------------------------------------------
 
     def mark_done(self, message: Message | None) -> None:
-        """Mark all delivered messages, or one message and the earlier messages of its partition, as done; RebalancedError."""
+        """Mark all delivered messages as done, or one message and its partition's earlier messages; RebalancedError."""
         if message is None:
             self.fetching.release()
             return
@@ -158,7 +158,7 @@ class Partitions:
             raise not_read(partition, self.topic)
 
     def commit(self, offsets: Mapping[int, int], *, is_resting: bool) -> bool:
-        """Commit offsets of next messages, and return whether the group has changed; see GroupMembership.commit()."""
+        """Commit offsets; return whether the group has changed. See GroupMembership.commit()."""
         if self.share is not None:
             return self.share.commit(offsets, self.fetching.generations, is_resting=is_resting)
         assert self._options.committer is not None
@@ -166,7 +166,7 @@ class Partitions:
         return False
 
     def report_commit(self, offsets: Mapping[int, int]) -> None:
-        """Call the interceptors' hook of a commit."""
+        """Call the commit hooks of the interceptors."""
         if self._options.chain is not None:
             with unlimited():  # also for tasks that an interceptor starts, which inherit the context
                 self._options.chain.commit(str(self.topic), dict(offsets))
@@ -174,7 +174,7 @@ class Partitions:
     # -- sharing the partitions of a group ----------------------------------------------------------------------------
 
     def follow(self, *, is_resting: bool = False) -> None:
-        """Report to the group: release revoked partitions without messages in progress, and start reading new partitions."""
+        """Report to the group, release revoked partitions without messages in progress, and start reading new partitions."""
         share = self.share
         if share is None:
             return
@@ -191,7 +191,7 @@ class Partitions:
             self._listener.begin(added)
 
     def follow_if_due(self) -> None:
-        """Report before a buffered message is delivered, if its partition can belong to another member by now."""
+        """Report before a buffered message is delivered if its partition may already belong to another member."""
         if self.share is not None and (self.share.is_resting or self.share.is_due):
             self.follow()
 
@@ -205,7 +205,7 @@ class Partitions:
     def _begin_at(self, partition: int) -> int:
         """Return the group's start position in a partition without a committed offset.
 
-        A position other than the first message is committed immediately, so that the next owner starts there too. A
+        A position other than the first message is committed immediately, so that the next owner starts at the same position. A
         partition added to the topic later is read from its first message.
         """
         start = self._options.start
@@ -217,12 +217,12 @@ class Partitions:
         return offset
 
     def rest(self) -> None:
-        """Allow the group to reassign any partition: no message is in progress."""
+        """Report that no message is in progress, so that the group can reassign every partition."""
         if self.share is not None and self.fetching.is_idle and not self.share.is_resting:
             self.follow(is_resting=True)
 
     def end(self) -> None:
-        """Notify the user that no partition is read now."""
+        """Notify the user that no partition is read any more."""
         self._listener.end_others(())
 
     def close(self) -> None:
@@ -232,7 +232,7 @@ class Partitions:
 
 
 class PartitionReading(Reading):
-    """A reading of partitions in order, before they are begun."""
+    """Base class of Readings that read partitions in order."""
 
     def __init__(self, partitions: Partitions) -> None:
         self.partitions = partitions

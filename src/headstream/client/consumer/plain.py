@@ -1,4 +1,4 @@
-"""PlainReading: partitions in order; one committed offset per partition marks processed messages."""
+"""PlainReading: reads partitions in order; progress is one committed offset per partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headstream.errors import HeadstreamError, RebalancedError, ServerUnreachabl
 
 
 class PlainReading(PartitionReading):
-    """The reading of a consumer without `on_error`."""
+    """Reads messages for a consumer without `on_error`."""
 
     def __init__(self, transport: Transport, topic: Topic, options: ReadingOptions) -> None:
         self._fetching = Fetching({}, options.transform)
@@ -29,7 +29,7 @@ class PlainReading(PartitionReading):
         self.partitions.begin()
 
     def take(self) -> ReceivedMessage | None:
-        """Commit the previous message and return the next if it is buffered, else None."""
+        """Commit the previous message; return the next message if it is buffered, else None."""
         self._fetching.apply_seeks()
         self.finish()
         self.partitions.follow_if_due()
@@ -41,7 +41,7 @@ class PlainReading(PartitionReading):
         self._store()
 
     def fetch(self, wanted: int | None) -> bool:
-        """Poll the partitions unless messages are buffered, and return whether some are; each poll requests FETCH_COUNT."""
+        """Poll the partitions, FETCH_COUNT messages each, unless messages are buffered; return whether messages are buffered."""
         self._had_messages = not self._fetching.is_empty
         with self.partitions.noting_damage():
             self.partitions.follow()
@@ -97,7 +97,7 @@ class PlainReading(PartitionReading):
                 partitions.follow(is_resting=is_resting)
 
     def end(self, *, commit: bool) -> None:
-        """Commit the message that take() returned last if asked to, and notify the user."""
+        """If `commit` is set, commit the message that take() returned last; notify the user."""
         if commit:
             self.finish()
         self.partitions.end()

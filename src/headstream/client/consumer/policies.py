@@ -1,4 +1,4 @@
-"""Policies: check the options of `on_error` and `mode="shared"`, dead-letter topic included, before a consumer is created."""
+"""Policies: checks the options for `on_error` and `mode="shared"`, and the dead-letter topic, before a consumer is created."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
     """
     retry, group, given = options.get("on_error"), options.get("group"), options.get("dead_letter")
     if not isinstance(retry, Retry):
-        raise InvalidOptionError(f"on_error is {retry!r}", advice="Pass a hs.Retry, as in on_error=hs.Retry(attempts=5)")
+        raise InvalidOptionError(f"on_error must be an hs.Retry, not {retry!r}", advice="Pass on_error=hs.Retry(attempts=5)")
     if not isinstance(transport, DeliveryAccess):
         raise UnsupportedError(
             "Kafka stores one offset per partition for a group, and no state of single messages: on_error is unavailable",
@@ -31,11 +31,11 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
             advice="Use retry topics: see docs/retries.md, section Kafka",
         )
     if group is None:
-        raise InvalidOptionError("on_error needs a group, which records unfinished messages", advice='Add group="billing"')
+        raise InvalidOptionError("on_error requires a group, which records unfinished messages", advice='Add group="billing"')
     if given is None:
         if retry.attempts is not None:
             raise InvalidOptionError(
-                f"a message that failed {retry.attempts} times has no dead-letter topic",
+                f"attempts={retry.attempts} requires a dead-letter topic for messages that fail permanently",
                 advice='Set dead_letter="shop/orders.dead", or hs.Retry(attempts=None) to set no limit',
             )
         return RetryPolicy(group, retry, None)
@@ -51,7 +51,7 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
 
 
 def make_lease_policy(transport: Transport, topic: Topic, options: ConsumerOptions) -> tuple[RetryPolicy, int]:
-    """Return a worker's policy for failing messages, and how long it leases a message, microseconds.
+    """Return a worker's policy for failing messages, and the duration of its leases, microseconds.
 
     Raises:
         InvalidOptionError: an option is missing or does not fit the mode, or the dead-letter topic would drop dead letters.
@@ -61,13 +61,13 @@ def make_lease_policy(transport: Transport, topic: Topic, options: ConsumerOptio
         raise UnsupportedError(
             "Kafka stores one offset per partition for a group, and no state of single messages: mode='shared' is unavailable",
             where="kafka://",
-            advice="Use Kafka's share groups by a client that has them, or mirror the topic into a Headstream server",
+            advice="Use a Kafka client that supports share groups, or mirror the topic to a Headstream server",
         )
     if options.get("group") is None:
-        raise InvalidOptionError("mode='shared' needs a group, whose workers share the messages", advice='Add group="workers"')
+        raise InvalidOptionError("mode='shared' requires a group, whose workers share the messages", advice='Add group="workers"')
     for name in ("on_assigned", "on_revoked"):
         if options.get(name) is not None:
-            raise InvalidOptionError(f"{name} is not called with mode='shared'", advice="Its workers own no partitions")
+            raise InvalidOptionError(f"{name} cannot be used with mode='shared'", advice="Omit it: workers own no partitions")
     retry = options.get("on_error")
     given: ConsumerOptions = {**options, "on_error": Retry(attempts=None) if retry is None else retry}
     policy = make_retry_policy(transport, topic, given)

@@ -1,4 +1,4 @@
-"""Positions: validate partitions, and resolve positions in them to offsets."""
+"""Positions: validates partitions and resolves positions to offsets."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNo
 
 
 def check_start(strategy: PollingStrategy, topic: TopicName) -> PollingStrategy:
-    """Return a strategy to start from; InvalidInputError for `next`, which depends on a committed offset."""
+    """Return the strategy if a consumer can start with it; InvalidInputError for `next`, which requires a committed offset."""
     if strategy.kind is PollingKind.NEXT:
         raise InvalidInputError(
-            "'next' cannot be the start of a consumer without commits; a consumer with commits starts at its committed offset",
+            "'next' is not a valid start: consumers that commit start at the committed offset anyway",
             where=str(topic),
             advice="Use 'first' or 'last'",
         )
@@ -28,7 +28,7 @@ def find_offset(transport: Transport, topic: TopicName, partition: int, strategy
     """Resolve a strategy to an offset in a partition.
 
     Args:
-        strategy: InvalidInputError for `next`; `last` is after the newest message.
+        strategy: `last` is the position after the newest message; `next` raises InvalidInputError.
     """
     kind = check_start(strategy, topic).kind
     if kind is PollingKind.OFFSET:
@@ -39,7 +39,7 @@ def find_offset(transport: Transport, topic: TopicName, partition: int, strategy
     for found in transport.topics.get(topic).partitions:
         if found.number == partition:
             return found.first_offset if kind is PollingKind.FIRST else found.end_offset
-    raise PartitionNotFoundError(f"topic {str(topic)!r} has no partition {partition}", advice="List them with log.topic()")
+    raise PartitionNotFoundError(f"topic {str(topic)!r} has no partition {partition}", advice="See log.topic() for partitions")
 
 
 def numbers_of(topic: Topic) -> range:
@@ -49,7 +49,7 @@ def numbers_of(topic: Topic) -> range:
 
 
 def check_partitions(topic: Topic, partitions: Iterable[int] | None) -> list[int]:
-    """Return the named partitions, ascending, or all; PartitionNotFoundError, or InvalidOptionError for an empty list."""
+    """Return the named partitions in ascending order, or all. PartitionNotFoundError; InvalidOptionError for an empty list."""
     name, known = f"{topic.stream}/{topic.name}", [partition.number for partition in topic.partitions]
     if partitions is None:
         return known
@@ -60,12 +60,12 @@ def check_partitions(topic: Topic, partitions: Iterable[int] | None) -> list[int
                 f"topic {name!r} has no partition {number}", advice=f"Its partitions are {known[0]} to {known[-1]}"
             )
     if not wanted:
-        raise InvalidOptionError("the partitions are missing", where=name, advice="Omit the option to read all partitions")
+        raise InvalidOptionError("the list of partitions is empty", where=name, advice="Omit the option to read all partitions")
     return wanted
 
 
 def position_of(message: Message, topic: TopicName) -> tuple[int, int]:
-    """Return partition and offset of a message; InvalidInputError if it is not from this topic."""
+    """Return a message's partition and offset; InvalidInputError if the message is from a different topic."""
     if not isinstance(message, Message):
         raise InvalidInputError(f"{message!r} is not a message", advice="Commit a message that this consumer has delivered")
     if message.topic != str(topic) or message.partition is None or message.offset is None:
@@ -79,7 +79,7 @@ def position_of(message: Message, topic: TopicName) -> tuple[int, int]:
 def unnamed(topic: TopicName) -> InvalidOptionError:
     """Return the error for a commit by a consumer that has neither a name nor a group."""
     return InvalidOptionError(
-        "commits need a name or a group, and the consumer has neither",
+        "the consumer cannot commit, because it has neither a group nor a name",
         where=str(topic),
         advice='Specify a group, as in log.consumer("shop/orders", group="billing")',
     )
@@ -90,5 +90,5 @@ def not_read(partition: int, topic: TopicName) -> RebalancedError:
     return RebalancedError(
         f"the consumer no longer reads partition {partition}",
         where=str(topic),
-        advice="Another member of the group can have it: it gets the message again",
+        advice="The member of the group that owns the partition now gets the message again",
     )

@@ -1,10 +1,10 @@
-"""Reading: how a consumer gets messages, and records which are done. There are three ways; the consumer's loops are the same.
+"""Reading: fetches a consumer's messages and records which are done. There are three implementations:
 
     PlainReading     partitions in order; progress is a committed offset per partition
     RetryingReading  partitions in order; failing messages are counted, delayed and retried (on_error=)
     SharedReading    single messages, which the log leases to workers (mode="shared")
 
-The last two record single messages too: they are Settlers (settling.py).
+RetryingReading and SharedReading also record single messages: they are Settlers (settling.py).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class ReadingOptions:
 
     Args:
         committer: The group or name to commit for; None commits nothing.
-        partitions: Partitions to read, ascending; None for all partitions, or the partitions that the group assigns.
-        start: Where to begin in a partition without a committed offset; `last` is after the newest message.
-        states: State codes to deliver; None is all.
-        where: The filter that chooses among them, or None.
-        session_timeout_ms: How long a group member can be silent before it loses partitions that other members wait for.
+        partitions: Partitions to read, ascending; None for all partitions or the partitions that the group assigns.
+        start: Where to start in a partition without a committed offset; `last` is the position after the newest message.
+        states: State codes to deliver; None for all states.
+        where: The filter, or None.
+        session_timeout_ms: How long a group member can send no report before it loses partitions that other members wait for.
         on_assigned: Called with the topic and new partitions, from a call of the consumer.
         transform: Called with each message when it is delivered, or None.
-        chain: The client's interceptors, whose hook of commits is called, or None.
+        chain: The client's interceptors, for their commit hooks, or None.
     """
 
     committer: OffsetOwner | None
@@ -51,27 +51,27 @@ class ReadingOptions:
 
 
 class Reading(ABC):
-    """How one consumer reads its topic; one thread at a time.
+    """Reads a topic for one consumer; not thread-safe.
 
     Attributes:
-        may_wait: Whether take() can block although a message is buffered: it records the previous message in the log first.
+        may_wait: Whether take() can block although a message is buffered, to record the previous message in the log.
     """
 
     may_wait: bool = True
 
     @property
     def is_scanning(self) -> bool:
-        """Whether a filter has matched no fetched message yet, and further messages can be fetched immediately."""
+        """Whether a filter has matched no message yet and more messages can be fetched immediately."""
         return False
 
     @property
     def has_read_everything(self) -> bool:
-        """Whether the next message has not arrived yet, so that the consumer can wait without requesting it."""
+        """Whether all stored messages are done, so that the consumer can wait without sending a request."""
         return False
 
     @property
     def positions(self) -> Mapping[int, int]:
-        """Partition -> offset of the next message to fetch; empty for workers: positions belong to the group."""
+        """Partition -> offset of the next message to fetch; empty for workers, whose positions belong to the group."""
         return {}
 
     @property
@@ -86,7 +86,7 @@ class Reading(ABC):
 
     @abstractmethod
     def take(self) -> ReceivedMessage | None:
-        """Record that the message of the previous call is done, and return the next message if it is buffered, else None."""
+        """Record that the previous message is done; return the next message if it is buffered, else None."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -94,11 +94,12 @@ class Reading(ABC):
 
     @abstractmethod
     def fetch(self, wanted: int | None) -> bool:
-        """Fetch messages unless some are buffered, and return whether some are; `wanted`: None returns them singly."""
+        """Fetch messages unless messages are buffered; return whether messages are buffered. `wanted`: None for single
+        delivery."""
 
     @abstractmethod
     def wait(self, timeout_ms: float) -> None:
-        """Wait until fetch() can find messages; 0 ms only lets the group reassign partitions."""
+        """Wait until fetch() can find messages; with 0 ms, only allow the group to reassign partitions."""
 
     @abstractmethod
     def hand_out(self, count: int) -> list[ReceivedMessage]:
@@ -110,11 +111,11 @@ class Reading(ABC):
 
     @abstractmethod
     def commit(self, message: Message | None) -> None:
-        """Record that all delivered messages are done, or one message as in Consumer.commit()."""
+        """Record that all delivered messages are done, or messages up to one message; see Consumer.commit()."""
 
     @abstractmethod
     def end(self, *, commit: bool) -> None:
-        """Release unfinished messages, after finish() if `commit`; close() follows, even after an error."""
+        """Release unfinished messages; call finish() first if `commit` is set. close() follows, even after an error."""
 
     @abstractmethod
     def close(self) -> None:

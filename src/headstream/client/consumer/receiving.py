@@ -25,13 +25,13 @@ _MAX_WARNED: Final = 1000
 def poll_checked(
     transport: Transport, topic: TopicName, partition: int, request: PollRequest, *, polled: Polled | None = None
 ) -> tuple[Polled, list[ReceivedMessage]]:
-    """Poll and verify each payload; after a mismatch, poll again from that message.
+    """Poll and verify each payload's checksum; after a mismatch, poll again from the mismatching message.
 
     Returns:
-        All messages, or the messages before a repeated mismatch: the next poll starts there and raises.
+        All messages, or the messages before a repeated mismatch; the next poll starts at the mismatch and raises an error.
 
     Raises:
-        ChecksumError: the first message's payload mismatches again: it is damaged in storage.
+        ChecksumError: the first message's payload mismatches again, so the stored message is damaged.
         DecodeError: the bytes are not messages.
     """
     if polled is None:
@@ -52,11 +52,10 @@ def poll_checked(
 
 
 def poll_topic(transport: Transport, topic: TopicName, partition: int | None, request: PollRequest) -> list[ReceivedMessage]:
-    """Poll one partition or all as poll_existing().
+    """Poll one partition or all partitions with poll_existing().
 
     Args:
-        partition: From 1; None polls all partitions in turn until there are enough messages, and for `last` returns their newest
-            messages.
+        partition: From 1; None polls all partitions until there are enough messages; `last` returns the newest messages of all.
     """
     if partition is not None:
         return poll_existing(transport, topic, partition, request)
@@ -73,8 +72,8 @@ def poll_topic(transport: Transport, topic: TopicName, partition: int | None, re
 
 
 def poll_existing(transport: Transport, topic: TopicName, partition: int, request: PollRequest) -> list[ReceivedMessage]:
-    """Poll as poll_checked(); with a filter, or for states of a group, repeat until there are enough messages or all existing
-    messages are examined. An error after the first message found ends the result instead of being raised.
+    """Poll with poll_checked(); with a filter, or for states of a group, repeat until there are enough messages or all stored
+    messages are examined. An error after the first found message ends the result and is not raised.
     """
     polled, messages = poll_checked(transport, topic, partition, request)
     group = request.consumer
@@ -97,7 +96,7 @@ def poll_existing(transport: Transport, topic: TopicName, partition: int, reques
 
 
 def _take_whole(polled: Polled, topic: TopicName) -> tuple[Polled, list[ReceivedMessage]]:
-    """Return the messages before the first payload mismatch, and the poll cut off there; DecodeError: no messages."""
+    """Return the messages before the first payload mismatch, and the poll result up to the mismatch; DecodeError if invalid."""
     if isinstance(polled, PolledMessages):
         return polled, list(polled.messages)
     name, partition = str(topic), polled.partition
@@ -114,7 +113,7 @@ def _take_whole(polled: Polled, topic: TopicName) -> tuple[Polled, list[Received
 
 
 def _warn_of_failures(topic: TopicName, where: str, on_error: str) -> None:
-    """Warn, once for each topic and filter, that the filter cannot be applied to some messages."""
+    """Log, once per topic and filter, a warning that the filter cannot be applied to some messages."""
     if (str(topic), where) in _warned or len(_warned) >= _MAX_WARNED:
         return
     _warned.add((str(topic), where))
@@ -126,7 +125,7 @@ def _wrong(topic: TopicName, partition: int, offset: int) -> ChecksumError:
     return ChecksumError(
         f"the payload of the message at offset {offset} does not match its checksum",
         where=f"{topic}, partition {partition}",
-        advice=f"seek({partition}, {offset + 1}) continues after it; `headstream verify` looks for damage on disk",
+        advice=f"seek({partition}, {offset + 1}) continues after the message; `headstream verify` checks for damage on disk",
         partition=partition,
         from_offset=offset,
         until_offset=offset + 1,

@@ -1,4 +1,4 @@
-"""Settling: the outcome of single messages (done, failed, or dead-lettered), for consumers that record it."""
+"""Settling: records the outcome of single messages: done, failed, or dead-lettered."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ _log: Final = logging.getLogger("headstream.client")
 
 
 class Settler(ABC):
-    """The part of a reading that records single messages."""
+    """The part of a Reading that records single messages."""
 
     policy: RetryPolicy
 
     @property
     @abstractmethod
     def current(self) -> Place | None:
-        """The message that the body of a loop has, or None."""
+        """The message that the loop body processes, or None."""
 
     @abstractmethod
     def place_of(self, message: Message) -> Place:
-        """Return the place of a message in progress; InvalidInputError: it is not, RebalancedError: its partition was lost."""
+        """Return a message's place; InvalidInputError if it is not in progress, RebalancedError if its partition is lost."""
 
     @abstractmethod
     def failures_of(self, place: Place) -> int:
-        """Return how often a message in progress has failed before."""
+        """Return the number of earlier failures of a message in progress."""
 
     @abstractmethod
     def settle_done(self, place: Place) -> None:
-        """Durably record that a message is done; LeaseLostError, as settle_failed(): the lease had ended, nothing is recorded."""
+        """Durably record that a message is done; LeaseLostError if its lease has ended: nothing is recorded."""
 
     @abstractmethod
     def settle_failed(self, place: Place, failure: Failure) -> None:
-        """Record that a message failed, or failed permanently."""
+        """Record that a message failed, temporarily or permanently; LeaseLostError if its lease has ended."""
 
     def fail(
         self,
@@ -58,8 +58,8 @@ class Settler(ABC):
         """Record that an attempt failed: the message is retried, or dead-lettered after the last attempt.
 
         Args:
-            reason: Stored if this was the last attempt.
-            delay_us: Microseconds; None is the policy's delay.
+            reason: Reason that is stored if this was the last attempt.
+            delay_us: Delay before the next attempt, microseconds; None uses the policy's delay.
         """
         self.settle_failed(place, self.policy.failure(self.failures_of(place) + 1, error, reason, delay_us))
 
@@ -79,16 +79,16 @@ class LeaseSettler(Settler):
 
     @abstractmethod
     def defer(self, place: Place) -> None:
-        """Set a message aside; see BaseConsumer.defer()."""
+        """Defer a message; see BaseConsumer.defer()."""
 
     @abstractmethod
     def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage | None:
-        """Return a message that was set aside, or None if it cannot be delivered."""
+        """Return a deferred message, or None if it cannot be delivered."""
 
 
 @contextmanager
 def warning_of_lost_leases() -> Iterator[None]:
-    """Log the loss of a lease in a step that the user did not request; the loop continues."""
+    """Log a lost lease as a warning if the user did not request the step; the loop continues."""
     try:
         yield
     except LeaseLostError as lost:
@@ -96,9 +96,9 @@ def warning_of_lost_leases() -> Iterator[None]:
 
 
 def not_in_progress(place: Place, topic: TopicName) -> InvalidInputError:
-    """Return the error of a call for a message that the user has not, or has settled."""
+    """Return the error for a message that was not delivered or is already settled."""
     return InvalidInputError(
         f"message {place[1]} of partition {place[0]} is not in progress",
         where=str(topic),
-        advice="Settle each delivered message once: by ack(), retry(), reject() or defer(), or by requesting the next message",
+        advice="Call ack(), retry(), reject() or defer() once per message, before the next message is requested",
     )

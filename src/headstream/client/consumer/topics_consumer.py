@@ -1,7 +1,7 @@
-"""TopicsConsumer: one consumer of several topics, including those that match a pattern, as they are created and deleted.
+"""TopicsConsumer: one consumer of several topics, and of topics that match a pattern as they are created and deleted.
 
-It has a Consumer for each topic, and delivers in turn from the consumers that have messages. Patterns
-are matched again every few seconds.
+A TopicsConsumer has a Consumer for each topic, and delivers from the consumers that have messages in rotation. Patterns are
+matched again every few seconds.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _NOT_FOUND: Final = (TopicNotFoundError, StreamNotFoundError, PartitionNotFoundE
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether a name is a pattern: no topic's name has these characters."""
+    """Return whether a name is a pattern, which has characters that topic names cannot have."""
     return any(character in name for character in "*?[")
 
 
 class TopicsConsumer(BaseConsumer):
-    """Reads several topics; one thread at a time. Created by Client.consumer(); use it in a `with` statement.
+    """Reads several topics; not thread-safe. Created by Client.consumer(); use it in a `with` statement.
 
     Args:
-        names: `stream/topic`, or patterns of it with `*`, `?` and `[...]`.
+        names: `stream/topic`, or patterns with `*`, `?` and `[...]`.
         make: Creates the consumer of one topic; a topic created later is read from its first message.
         list_names: Returns the names of all topics.
         timeout_ms: Iteration ends after this time without a message; None waits without limit.
@@ -71,7 +71,7 @@ class TopicsConsumer(BaseConsumer):
     ) -> None:
         wanted = list(dict.fromkeys(names))
         if not wanted:
-            raise InvalidOptionError("no topic is named", advice="Specify one or more, or a pattern")
+            raise InvalidOptionError("the list of topics is empty", advice="Specify one or more, or a pattern")
         self._patterns = [name for name in wanted if is_pattern(name)]
         self._make = make
         self._list_names = list_names
@@ -109,7 +109,7 @@ class TopicsConsumer(BaseConsumer):
 
     @property
     def may_wait(self) -> bool:
-        """Whether take() can block on a server although a message is buffered: it commits the previous message first."""
+        """Whether take() can wait for a server although a message is buffered, because it first commits the previous message."""
         return any(consumer is not None and consumer.may_wait for consumer in (self._in_hand, self._next))
 
     def _add(self, name: str) -> None:
@@ -118,7 +118,7 @@ class TopicsConsumer(BaseConsumer):
             self._cycle.append(name)
 
     def _find_topics(self) -> None:
-        """Start reading topics that newly match a pattern, and drop deleted topics."""
+        """Start reading topics that match a pattern and are new; stop reading deleted topics."""
         now_s = time.monotonic()
         if not self._patterns or (self._checked_s and now_s < self._checked_s + _CHECK_EVERY_S):
             return
@@ -143,17 +143,17 @@ class TopicsConsumer(BaseConsumer):
             consumer.close(commit=False)
 
     def after_fork(self) -> None:
-        """Leave all members to the parent process, as each topic's consumer does."""
+        """In a forked child: leave the members of all topics' consumers to the parent process."""
         self._is_parents = self._is_closed = True
 
     def _check_open(self) -> None:
         if self._is_parents:
             raise closed_by_fork("consumer")
         if self._is_closed:
-            raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
+            raise ClosedError("the consumer is closed", advice="Create a new consumer with log.consumer()")
 
     def _find_ready(self, timeout_ms: float | None) -> Consumer | None:
-        """Wait until a consumer has buffered messages, and return the next such consumer in turn."""
+        """Wait until a consumer has buffered messages; return the next such consumer in rotation."""
         until_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         wait_ms = _FIRST_WAIT_MS
         while True:
@@ -174,7 +174,7 @@ class TopicsConsumer(BaseConsumer):
             wait_ms = min(2 * wait_ms, _LAST_WAIT_MS)
 
     def _fetch(self, name: str, timeout_ms: float) -> bool:
-        """Fetch messages of a topic, and return whether some are buffered; a pattern's topic can be deleted meanwhile."""
+        """Fetch messages of a topic; return whether messages are buffered. A topic that a pattern matched can be deleted."""
         try:
             return self._consumers[name].fetch(timeout_ms)
         except _NOT_FOUND as error:
@@ -182,7 +182,7 @@ class TopicsConsumer(BaseConsumer):
             return False
 
     def _drop_missing(self, consumer: Consumer, error: NotFoundError) -> None:
-        """Drop a deleted topic that a pattern matched; raise the error for a topic given by name, or lacking a partition."""
+        """Stop reading a deleted topic that a pattern matched; raise the error if the topic was named or lacks a partition."""
         name = next(name for name, each in self._consumers.items() if each is consumer)
         is_there = isinstance(error, PartitionNotFoundError) and name in self._list_names()
         if is_there or not self._matches(name):
@@ -195,7 +195,7 @@ class TopicsConsumer(BaseConsumer):
         return self
 
     def take(self) -> ReceivedMessage | None:
-        """Commit the previous message and return the next if it is buffered, else None."""
+        """Commit the previous message; return the next message if it is buffered, else None."""
         self._check_open()
         for _ in range(2):
             if self._in_hand is not None:
@@ -206,7 +206,7 @@ class TopicsConsumer(BaseConsumer):
         return None
 
     def _take_from(self, consumer: Consumer) -> ReceivedMessage | None:
-        """Take a message of one topic; a pattern's topic can be deleted meanwhile, with its uncommitted messages."""
+        """Take a message of one topic; None if the topic matched a pattern and was deleted."""
         try:
             return consumer.take()
         except _NOT_FOUND as error:
@@ -223,7 +223,7 @@ class TopicsConsumer(BaseConsumer):
                 self._drop_missing(self._in_hand, error)
 
     def fetch(self, timeout_ms: float | None = 0) -> bool:
-        """Fetch messages for iteration or poll() without delivering any, and return whether some are buffered.
+        """Fetch messages for iteration or poll() without delivering any; return whether messages are buffered.
 
         Args:
             timeout_ms: How long to wait for the first message, milliseconds; None waits without limit.
@@ -234,7 +234,7 @@ class TopicsConsumer(BaseConsumer):
         return self.is_ready
 
     def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
-        """Return up to `count` messages, of all topics in turn; commit() commits them.
+        """Return up to `count` messages of all topics in rotation; call commit() once they are processed.
 
         Args:
             count: Maximum number of messages, at least 1.
@@ -256,7 +256,7 @@ class TopicsConsumer(BaseConsumer):
         return messages
 
     def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Undo the delivery of all messages that the last take() or poll() returned: they are delivered next."""
+        """Undo the delivery of all messages that the last take() or poll() returned; the next call delivers them again."""
         taken: dict[str, list[ReceivedMessage]] = {}
         for message in messages:
             taken.setdefault(message.topic or "", []).append(message)
@@ -265,7 +265,7 @@ class TopicsConsumer(BaseConsumer):
                 self._consumers[name].put_back(messages)
 
     def commit(self, message: Message | None = None) -> None:
-        """Commit everything delivered so far, or up to one message; see Consumer.commit()."""
+        """Commit all delivered messages, or the messages up to one message; see Consumer.commit()."""
         self._check_open()
         if message is None:
             for consumer in list(self._consumers.values()):
@@ -283,7 +283,7 @@ class TopicsConsumer(BaseConsumer):
         consumer = self._consumers.get(message.topic or "")
         if consumer is None:
             raise TopicNotFoundError(
-                f"the consumer does not read {message.topic}", advice="Commit a message that it has delivered"
+                f"the consumer does not read {message.topic}", advice="Commit a message that this consumer has delivered"
             )
         return consumer
 
@@ -291,7 +291,7 @@ class TopicsConsumer(BaseConsumer):
         return self._consumer_of(message)._find_settler(message)
 
     def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
-        """Raise InvalidOptionError: the topic is missing; `consumer(topic).fetch_deferred()` has it."""
+        """Raise InvalidOptionError, because no topic is given; use `consumer(topic).fetch_deferred()`."""
         raise InvalidOptionError(
             "the consumer reads several topics", advice="Use consumer(topic).fetch_deferred(partition, offset)"
         )
@@ -303,7 +303,7 @@ class TopicsConsumer(BaseConsumer):
             topic: `stream/topic`.
 
         Raises:
-            TopicNotFoundError: the topic is not read.
+            TopicNotFoundError: the consumer does not read the topic.
         """
         self._check_open()
         if topic not in self._consumers:
@@ -328,6 +328,6 @@ class TopicsConsumer(BaseConsumer):
             raise errors[0]
 
     def record_failure(self, error: BaseException) -> None:
-        """Record that the loop's body raised an error; see Consumer.record_failure()."""
+        """Record that the loop body raised an error; see Consumer.record_failure()."""
         if self._in_hand is not None:
             self._in_hand.record_failure(error)

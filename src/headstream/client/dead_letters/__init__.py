@@ -1,1 +1,1 @@
-"""Dead letters of a topic: read, counted by reason, sent back (redrive), discarded, erased."""
+"""Dead letters of a topic: reading, counting by reason, redriving, discarding and erasing."""

@@ -1,11 +1,11 @@
-"""Erasure: removes the messages of a topic that match a filter, with their bytes, and their copies in dead-letter topics.
+"""Erasure: removes the messages of a topic that match a filter, and their copies in dead-letter topics, from the disk.
 
-    1. find      the matching messages in every state, up to the ends of the partitions at that moment
-    2. mark      they are marked for deletion, with the reason of all erasures: from here on readers skip them
-    3. remove    the segments with these messages are rewritten without them
+    1. find      the matching messages in every state, up to the ends of the partitions when find() starts
+    2. mark      the messages are marked for deletion, with a fixed reason: readers now skip them
+    3. remove    the segments that contain these messages are rewritten without them
 
-The next erasure finishes an interrupted erasure: unmarked messages are found again, and marked messages are
-removed even if they are no longer found. The reason does not repeat the filter, which can name a person.
+The next erasure completes an interrupted erasure: it finds unmarked messages again, and removes marked messages even if the new
+filter does not match them. The reason does not contain the filter, which can name a person.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ErasedPartition:
         topic: `stream/topic`.
         until_offset: One past the last examined offset.
         found_bytes: The stored bytes of the found messages.
-        failed_count: Messages that the filter could not be applied to: they stay.
+        failed_count: Messages that the filter could not be applied to; these messages are kept.
         offsets: The offsets of the found messages.
     """
 
@@ -93,8 +93,8 @@ class Erasure:
         Raises:
             TopicNotFoundError: a topic does not exist.
             LegalHoldError: a topic is under legal hold.
-            CorruptSendError: messages are damaged, so that it is unknown whether they match; repair or restore them first.
-            HeaderError: the filter cannot be applied to a message, and this is an error.
+            CorruptSendError: damaged messages cannot be matched; repair or restore them first.
+            HeaderError: the filter cannot be applied to a message and `on_error` is `raise`.
         """
         topic = self._log.topic(self._topic)
         letters = parse_filter(f"({self._filter.text}) AND {_origin_is(topic)}", self._filter.on_error.value)
@@ -114,7 +114,7 @@ class Erasure:
         return self.partitions
 
     def _search(self, found: ErasedPartition, where: Filter) -> Iterator[int]:
-        """Find the messages of a partition, and yield the progress of the search."""
+        """Find the matching messages of a partition, and yield the progress of the search."""
         name, offset = TopicName.parse(found.topic), 0
         found.offsets, found.found_bytes, found.failed_count = array("Q"), 0, 0
         while offset < found.until_offset:
@@ -133,12 +133,13 @@ class Erasure:
             yield min(offset, found.until_offset)
 
     def run(self) -> list[ErasedPartition]:
-        """Erase the messages that find() has found or an interrupted erasure has left, and return the result by partition.
+        """Erase the messages that find() has found and messages left by an interrupted erasure; return the result by partition.
 
         Raises:
-            LegalHoldError: a topic is under legal hold by now.
-            CorruptLogError: a segment is damaged; its messages are marked and stay until it is repaired. All others are erased.
-            PermissionDeniedError: the user is not permitted to manage a topic.
+            LegalHoldError: a topic was put under legal hold after find().
+            CorruptLogError: a segment is damaged; its messages are marked, but kept until a repair. All other messages are
+                erased.
+            PermissionDeniedError: the user has no permission to manage a topic.
         """
         total, done = sum(len(each.offsets) for each in self.partitions), 0
         for each in self.partitions:

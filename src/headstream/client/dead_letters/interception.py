@@ -1,4 +1,4 @@
-"""DeadLetters: sends messages that an interceptor failed for to its dead-letter topic, with origin and reason."""
+"""DeadLetters: sends messages for which an interceptor failed to the interceptor's dead-letter topic, with origin and reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REASON_BYTES = min(MAX_REASON_BYTES, 255)
 
 
 class DeadLetters:
-    """The dead-letter producers of one client; thread-safe. `make` also creates a missing topic."""
+    """The dead-letter producers of one client; thread-safe. `make` creates a producer, and the topic if missing."""
 
     def __init__(self, make: Callable[[str], ForwardingProducer]) -> None:
         self._make = make
@@ -27,12 +27,12 @@ class DeadLetters:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Start without producers in a forked child: they belong to the parent process."""
+        """In a forked child: start without producers, which belong to the parent process."""
         self._lock = threading.Lock()
         self._producers: dict[str, ForwardingProducer] = {}
 
     def send(self, rejected: RejectedMessageError) -> Receipt:
-        """Send a message that an interceptor set aside, and return its receipt; HeadstreamError if it was not accepted."""
+        """Send a rejected message and return its receipt; HeadstreamError if the message is not accepted."""
         message = rejected.message
         origin: list[tuple[str, object]] = [(f"{ORIGIN_PREFIX}topic", message.topic or "")]
         if message.offset is not None and message.partition is not None:
@@ -48,11 +48,11 @@ class DeadLetters:
         return producer.send(message.payload, key=message.key, headers=headers, id=message.id)
 
     def store(self, rejected: RejectedMessageError) -> None:
-        """Send a message that an interceptor set aside, and return when it is stored; HeadstreamError if it is not."""
+        """Send a rejected message and wait until it is stored; HeadstreamError if it cannot be stored."""
         self.send(rejected).result()
 
     def flush(self) -> None:
-        """Wait until all sent messages are stored; HeadstreamError if some messages could not be stored."""
+        """Wait until all sent messages are stored; HeadstreamError if a message could not be stored."""
         with self._lock:
             producers = list(self._producers.values())
         for producer in producers:

@@ -1,6 +1,6 @@
-"""Dead letters: read page by page, counted by reason, and discarded; redriving.py sends them back.
+"""Reads dead letters in pages, counts them by reason, and discards them; redriving.py sends dead letters back.
 
-A page is a bounded part of one partition, so that a caller can show progress, stop between two pages, or continue later.
+A page is a bounded part of one partition, so that callers can show progress, stop between pages, and continue later.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DeadLetterPage(NamedTuple):
 
     Args:
         next_offset: Start of the next page.
-        scanned_count: Messages that were read.
+        scanned_count: Number of messages that were read.
     """
 
     letters: list[ReceivedMessage]
@@ -51,13 +51,13 @@ class ReasonCount:
     """Dead letters of one origin, group and reason.
 
     Args:
-        topic: The topic of origin; None if they are not dead letters.
-        group: The group in which they failed permanently, if any.
+        topic: The topic of origin; None for messages that are not dead letters.
+        group: The group in which the messages failed permanently, if any.
         reason_code: One of DeadLetterReason, if any.
-        reason: The last error; None if there is none, or for reasons that are not counted separately.
-        is_rest: Whether these are the dead letters whose reasons are not counted separately.
-        first_failed_us: The first failure of all, microseconds since 1970 UTC; None if unknown.
-        last_failed_us: The time of the last dead letter.
+        reason: The last error; None if there is no error or the reasons are not counted separately.
+        is_rest: Whether this counts all dead letters whose reasons are not counted separately.
+        first_failed_us: Time of the first failure, microseconds since 1970 UTC; None if unknown.
+        last_failed_us: Time of the last dead letter, microseconds since 1970 UTC; None if unknown.
     """
 
     topic: str | None
@@ -99,14 +99,14 @@ class ReasonCounts:
         found.add(letter)
 
     def to_documents(self) -> list[dict[str, Any]]:
-        """Return them as JSON objects, the most frequent first."""
+        """Return the counts as JSON objects, highest count first."""
         return [asdict(one) for one in sorted(self._found.values(), key=lambda one: -one.count)]
 
 
 def iterate_dead_letters(
     log: Client, topic: str, where: str | None = None, on_filter_error: str = "skip"
 ) -> Iterator[ReceivedMessage]:
-    """Yield the available messages of a dead-letter topic that match a filter; `on_filter_error` as for Client.consumer()."""
+    """Yield the available messages of a dead-letter topic that match a filter; for `on_filter_error` see Client.consumer()."""
     with log.consumer(topic, where=where, on_filter_error=on_filter_error, timeout_ms=0) as consumer:
         while messages := consumer.poll(_PAGE):
             yield from messages
@@ -122,7 +122,7 @@ def read_dead_letters(
     where: str | None = None,
     count: int = _PAGE,
 ) -> DeadLetterPage:
-    """Return one page of dead letters, from at most 4 MiB of messages; `until_offset` None is the end of the partition."""
+    """Return one page of dead letters, from at most 4 MiB of messages; `until_offset` None: the end of the partition."""
     chosen = make_filter(where, "skip", _AVAILABLE)
     name, start = TopicName.parse(topic), PollingStrategy.offset(from_offset)
     polled, letters = poll_checked(
@@ -136,13 +136,13 @@ def read_dead_letters(
 
 
 def discard_dead_letters(log: Client, topic: str, offsets: Mapping[int, Sequence[int]]) -> None:
-    """Mark dead letters for deletion: consumers skip them, retention removes them. PermissionDeniedError: see set_state()."""
+    """Mark dead letters for deletion: consumers skip them and retention removes them. PermissionDeniedError: see set_state()."""
     for partition, found in offsets.items():
         log.set_state(topic, partition, found, "marked_for_deletion", reason="discarded")
 
 
 def place_of_origin(letter: ReceivedMessage) -> tuple[str, int] | None:
-    """Return the topic and partition of origin of a dead letter, None for other messages."""
+    """Return a dead letter's topic and partition of origin; None for other messages."""
     headers = letter.headers
     topic, partition = headers.get(f"{ORIGIN_PREFIX}topic"), headers.get(f"{ORIGIN_PREFIX}partition")
     if topic is None or partition is None:

@@ -1,12 +1,12 @@
 """Redriving: sends dead letters back to their original topics, each exactly once, even if a process is killed.
 
-    1. the dead letter becomes unavailable; the reason has the partition of the copy, and that partition's end
-    2. the message is appended there: same payload, key, id and headers; hs.redrive and hs.redrives replace the dead letter's
+    1. the dead letter becomes unavailable; the reason names the destination partition and its end offset
+    2. the message is appended to the destination: same payload, key, id and headers; hs.redrive and hs.redrives are replaced
     3. the dead letter is marked for deletion
 
-A redrive begins with the dead letters that an earlier redrive left between 1 and 3: if the copy is found after that end, it is
-not sent again. If the topic no longer exists or refuses the message, the dead letter becomes available again. Concurrent
-redrives of one topic share its partitions like members of a group.
+A redrive begins with the dead letters that an earlier redrive left between steps 1 and 3. A message that is found in the
+destination after the recorded end offset is not sent again. If the destination topic no longer exists or refuses the message, the
+dead letter becomes available again. Concurrent redrives of one topic share its partitions like members of a group.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class RedriveCounts:
     """The counts of a redrive.
 
     Args:
-        matched: Chosen dead letters.
+        matched: Dead letters that match the filter.
         redriven: Dead letters that were sent back.
-        resumed: Dead letters of an interrupted redrive that were finished.
-        foreign: Chosen messages that stay: they are not dead letters, or their topic no longer exists.
+        resumed: Dead letters of an interrupted redrive that were completed.
+        foreign: Matching messages that were not sent: they are not dead letters, or their topic no longer exists.
     """
 
     matched: int = 0
@@ -76,9 +76,9 @@ class Redrive:
     """One redrive of a dead-letter topic.
 
     Args:
-        log: A client without interceptors: messages are sent as stored.
+        log: A client without interceptors, so that messages are sent as stored.
         per_second: Maximum dead letters per second; None for no limit.
-        on_filter_error: Effect of a filter that cannot be applied, as for Client.consumer().
+        on_filter_error: Effect of a filter that cannot be applied; see Client.consumer().
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class Redrive:
         self.counts = RedriveCounts()
 
     def run(self) -> RedriveCounts:
-        """Send the chosen dead letters back, and return the counts.
+        """Send the matching dead letters back; return the counts.
 
         Raises:
-            GroupInUseError: another redrive has all partitions.
-            PermissionDeniedError: the user cannot send to a topic of origin, or set states of dead letters.
+            GroupInUseError: another redrive processes all partitions.
+            PermissionDeniedError: the user has no permission to send to a topic of origin or to set states of dead letters.
         """
         share = self._join()
         try:
@@ -120,12 +120,12 @@ class Redrive:
         seconds: float = _PAGE_S,
         resumes: bool = True,
     ) -> tuple[int, bool]:
-        """Send chosen dead letters of a bounded part of a partition back; return where to continue, and whether it is the end.
+        """Send dead letters of a bounded part of a partition back; return the next offset, and whether the end is reached.
 
         Args:
-            until_offset: End of the last page; None is the partition's end.
-            seconds: No dead letter is begun after this time.
-            resumes: Whether to first finish an interrupted redrive of the partition, which reads all its states.
+            until_offset: End of the last page; None: the end of the partition.
+            seconds: No further dead letter is started after this time, seconds.
+            resumes: Whether to complete an interrupted redrive of the partition first, which reads all states of the partition.
         """
         until_s = time.monotonic() + seconds
         share = self._join()
@@ -166,7 +166,7 @@ class Redrive:
                     self._send_back(letter)
 
     def _resume(self, partition: int) -> None:
-        """Finish an interrupted redrive; a message that can no longer be sent becomes a dead letter again."""
+        """Complete an interrupted redrive; if a message can no longer be sent, its dead letter becomes available again."""
         for change in self._log.states(self._topic, partition):
             if not _is_begun(change):
                 continue
@@ -194,7 +194,7 @@ class Redrive:
             time.sleep(self._pause_s)
 
     def _send(self, letter: ReceivedMessage, topic: str, number: int) -> None:
-        """Take the three steps; if the topic refuses the message, the letter becomes available. A missing partition becomes 1."""
+        """Redrive one dead letter in three steps. If its partition no longer exists, the topic's first partition is used."""
         partitions = {each.number: each for each in self._log.topic(topic).partitions}
         number = number if number in partitions else min(partitions)
         intent = f"{_INTENT}{topic} {number} {partitions[number].end_offset}"
@@ -208,7 +208,7 @@ class Redrive:
         self._mark_handled(letter, "redriven")
 
     def _restore(self, letter: ReceivedMessage) -> None:
-        """Make a dead letter available again, unless its state has since been changed, for example by an erasure."""
+        """Make a dead letter available again, unless another operation, such as an erasure, has changed its state."""
         for change in self._log.states(self._topic, letter.partition):
             if change.offset == letter.offset and _is_begun(change):
                 self._log.set_state(self._topic, letter.partition, letter.offset, "available")
@@ -241,7 +241,7 @@ class Redrive:
         return f"{self._topic}/{letter.partition}/{letter.offset}"
 
     def _is_sent(self, letter: ReceivedMessage, topic: str, partition: int, end: int) -> bool:
-        """Return whether a topic has the copy of a dead letter, at or after an offset."""
+        """Return whether a topic contains the redriven message of a dead letter at or after an offset."""
         try:
             partitions = {each.number: each for each in self._log.topic(topic).partitions}
         except NotFoundError:
@@ -261,5 +261,5 @@ class Redrive:
 
 
 def _is_begun(change: StateChange) -> bool:
-    """Return whether a dead letter is between the steps 1 and 3, by its state."""
+    """Return whether a dead letter's state shows that its redrive is between steps 1 and 3."""
     return change.state == MessageState.UNAVAILABLE.value and change.reason.startswith(_INTENT)

@@ -1,4 +1,4 @@
-"""Interception: applies a client's interceptors to its producers and consumers, and to the messages that it polls."""
+"""Interception: applies a client's interceptors to its producers, consumers and polled messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Interception:
         return InterceptedProducer(self._transport, topic, options, self.chain, self.dead_letters)
 
     def receive(self, message: ReceivedMessage) -> ReceivedMessage | None:
-        """Return a message to deliver, None if stored in a dead-letter topic; InterceptorError, HeadstreamError: not stored."""
+        """Return the message to deliver, or None for a new dead letter; InterceptorError, HeadstreamError if not stored."""
         skips = self._skips
         if skips is not None:
             try:
@@ -53,7 +53,7 @@ class Interception:
     def receive_polled(
         self, topic: TopicName, messages: Iterable[ReceivedMessage], committer: OffsetOwner | None
     ) -> list[ReceivedMessage]:
-        """Return polled messages except set-aside messages, and commit both if `committer` is given; only the first raises."""
+        """Return polled messages except new dead letters; `committer` commits both. Only the first message's error is raised."""
         received: list[ReceivedMessage] = []
         done: dict[int, int] = {}
         for message in messages:

@@ -1,4 +1,4 @@
-"""InterceptedProducer: a producer whose messages and acknowledgements pass a client's interceptors."""
+"""InterceptedProducer: a producer that runs a client's interceptors for messages and acknowledgements."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class InterceptedProducer(Producer):
 
     @property
     def is_full(self) -> bool:
-        """Whether send() can block: on a full buffer, or on an asynchronous interceptor."""
+        """Whether send() can block because of a full buffer or an asynchronous interceptor."""
         return self._chain.is_async or super().is_full
 
     def _intercept(self, *arguments: *SendArguments) -> SendArguments | Receipt:
-        """Return a message's arguments after the interceptors, or its receipt as a dead letter; InterceptorError."""
+        """Return a message's arguments after the interceptors ran, or the receipt of its dead letter; InterceptorError."""
         self._raise_report()
         payload, key, headers, id, partition = arguments
         number = partition if isinstance(partition, int) else None
@@ -64,12 +64,12 @@ class InterceptedProducer(Producer):
         return message.payload, message.key, message.headers, message.id, chosen
 
     def after_fork(self) -> None:
-        """Leave the messages to the parent, and the errors of their interceptors."""
+        """In a forked child: leave the messages and their interceptors' errors to the parent process."""
         super().after_fork()
         self._reports.clear()
 
     def flush(self) -> None:
-        """Wait until all sent messages are stored, dead letters included; see Producer.flush()."""
+        """Wait until all sent messages and dead letters are stored; see Producer.flush()."""
         super().flush()
         self._finish()
 
@@ -106,7 +106,7 @@ def _skips_nothing(headers: HeadersInput | None) -> bool:
 
 
 class _ReportingDelivery:
-    """Delivers batches, and reports outcomes to interceptors first; `reports` collects their errors for the producer to raise."""
+    """Delivers batches and reports outcomes to interceptors; `reports` collects errors for the producer to raise."""
 
     def __init__(self, delivery: BatchDelivery, topic: str, reports: list[InterceptorError], chain: Chain) -> None:
         self._delivery = delivery
@@ -124,7 +124,7 @@ class _ReportingDelivery:
         self._delivery.release()
 
     def deliver(self, batch: Batch) -> Appended:
-        """Deliver a batch, and report it; see Delivery.deliver()."""
+        """Deliver a batch and report the outcome; see Delivery.deliver()."""
         try:
             appended = self._delivery.deliver(batch)
         except Exception as error:
@@ -143,7 +143,7 @@ class _ReportingDelivery:
 
 
 def _place_of(batch: Batch, appended: Appended | None, index: int) -> tuple[int | None, int | None]:
-    """Return offset and time of a batch's message, as far as they are known."""
+    """Return offset and time of a batch's message; None for unknown values."""
     if appended is None:
         return None, None
     if appended.positions is not None:

@@ -1,1 +1,1 @@
-"""Producers: messages are encoded, grouped into batches, sent in the background, and retried until their outcome is known."""
+"""Producers: encode and batch messages, send batches in the background, and retry until the outcome is known."""

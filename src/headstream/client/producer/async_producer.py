@@ -23,7 +23,7 @@ class AsyncProducer:
     """Sends messages to one topic. Created by AsyncClient.producer(); use it in an `async with` statement.
 
     Args:
-        make: Creates the wrapped producer, at the first use.
+        make: Creates the wrapped producer at its first use.
         interrupt: See Worker.
     """
 
@@ -39,7 +39,7 @@ class AsyncProducer:
         return self._producer
 
     def _open(self) -> None:
-        """Create the producer, in the thread: one that is created for a cancelled call serves the next call."""
+        """Create the producer, in the worker thread; if the call is cancelled, the next call uses this producer."""
         if self._producer is None:
             self._producer = self._make()
 
@@ -54,9 +54,9 @@ class AsyncProducer:
     ) -> Receipt:
         """Send one message; see Producer.send().
 
-        This awaits room in the producer's buffer, which is usually available immediately: the message is then buffered,
-        not yet stored. To wait until it is stored, `await` the returned receipt or use send_and_wait(). A message whose
-        send() is cancelled while it awaits room is not sent.
+        Awaits space in the producer's buffer, which is usually available immediately. The message is then buffered, not yet
+        stored. To wait until the message is stored, `await` the returned receipt or use send_and_wait(). If send() is cancelled
+        while it awaits space, the message is not sent.
         """
         producer = await self._opened()
         for slice_ms in slices_ms():
@@ -79,12 +79,12 @@ class AsyncProducer:
     ) -> Delivered:
         """Send one message without linger, and return its position once it is stored.
 
-        A cancellation does not take the message back.
+        A cancellation does not revoke the message.
         """
         return await (await self.send(payload, key=key, headers=headers, id=id, partition=partition))
 
     async def send_many(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
-        """Send messages in order, and return their receipts in the same order; see Producer.send_many()."""
+        """Send messages in order; return their receipts in the same order. See Producer.send_many()."""
         receipts = []
         for each in check_many("messages", messages):
             if isinstance(each, Message):
@@ -107,7 +107,7 @@ class AsyncProducer:
         await self._flush(producer)
 
     async def close(self) -> None:
-        """Flush and close; see Producer.close(). After a cancellation, a second call resumes."""
+        """Flush and close; see Producer.close(). After a cancellation, a second call continues closing."""
         producer = self._producer
         if producer is not None and not self._worker.is_closed and not producer.is_parents:
             try:
@@ -120,13 +120,13 @@ class AsyncProducer:
         self._worker.close()
 
     async def _flush(self, producer: Producer) -> None:
-        """Flush in slices of time, between which a cancellation takes effect."""
+        """Flush in time slices; a cancellation takes effect between two slices."""
         for slice_ms in slices_ms():
             if await self._run(producer, producer.flush_within, slice_ms / 1000):
                 return
 
     async def _run(self, producer: Producer, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a call in the thread; an error that it raised for a cancelled caller is raised by the next call again."""
+        """Run a call in the worker thread; if the caller is cancelled, the next call raises the error of this call."""
         raised: list[Exception] = []
 
         def attempt() -> _T | None:

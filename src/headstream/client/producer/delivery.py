@@ -1,13 +1,13 @@
-"""Delivery: sends one batch after the other and retries each until its outcome is known, storing each message once.
+"""Delivery: sends batches in sequence and retries each batch until its outcome is known, so that each message is stored once.
 
-Over a network the batches are numbered (core/model/producers.py), so that a batch whose response was lost can be retried:
+Over a network, batches are numbered (core/model/producers.py), so that a batch whose response was lost can be retried:
 
     sent                  appended, or a duplicate      the next batch follows
-    connection broke      retried, with its number until delivery_timeout_ms: then its outcome is unknown
+    connection broke      retried with the same number until delivery_timeout_ms; after that, the outcome is unknown
     failed, rejected      a new epoch begins, which fences requests of the old epoch still in flight
 
-A server without numbering receives unnumbered batches: there a broken connection leaves the outcome unknown, unless the
-topic deduplicates by message id. An embedded log cannot lose a response and needs no numbers.
+Servers that do not support numbers receive unnumbered batches. Without numbers, a broken connection leaves the outcome unknown,
+unless the topic deduplicates by message id. An embedded log cannot lose a response and needs no numbers.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class BatchDelivery(Protocol):
         """The producer id of numbered batches; None if unnumbered or not yet assigned."""
 
     def deliver(self, batch: Batch) -> Appended:
-        """Send a batch, with retries until its deadline, and return its position; OutcomeUnknownError, else it is not stored."""
+        """Send a batch, with retries until its deadline; return its position. OutcomeUnknownError if it may be stored."""
 
     def release(self) -> None:
         """Release the producer's state on the server."""
 
 
 class Delivery:
-    """Delivers the batches of one producer; one thread. `finds_repeats`: the topic deduplicates by message id."""
+    """Delivers the batches of one producer; not thread-safe. `finds_repeats`: the topic deduplicates by message id."""
 
     def __init__(self, messages: MessageCommands, topic: TopicName, *, finds_repeats: bool) -> None:
         self._finds_repeats = finds_repeats
@@ -78,7 +78,7 @@ class Delivery:
         return None if self._producer is None else self._producer.producer_id
 
     def deliver(self, batch: Batch) -> Appended:
-        """Send a batch, with retries until its deadline, and return its position; OutcomeUnknownError, else it is not stored."""
+        """Send a batch, with retries until its deadline; return its position. OutcomeUnknownError if it may be stored."""
         backoff = Backoff(0, random.random, until_s=batch.deadline_us / 1e6)
         ids_left = _MOST_IDS
         while True:
@@ -94,7 +94,7 @@ class Delivery:
                 raise
 
     def _may_begin_anew(self, error: HeadstreamError) -> bool:
-        """Return whether a batch whose outcome was never unknown can be retried as the first batch of a new producer id."""
+        """Return whether a batch that is known not to be stored can be retried as the first batch of a new producer id."""
         if self._producer is None or (isinstance(error, ServerError) and error.status != _UNKNOWN_COMMAND):
             return False
         self._producer = None
@@ -134,7 +134,7 @@ class Delivery:
                 return appended
 
     def _number(self, batch: Batch, left_s: float) -> BatchNumber | None:
-        """Return the number of a batch; the same until the batch is settled or a new epoch begins."""
+        """Return the number of a batch, which stays the same until the batch is settled or a new epoch begins."""
         if self._numbered is None:
             return None
         if self._producer is None:
@@ -161,17 +161,15 @@ class Delivery:
         return ServerUnreachableError(
             "the messages could not be sent within delivery_timeout_ms",
             where=str(self._topic),
-            advice="Send them again, or raise delivery_timeout_ms: earlier messages took too long",
+            advice="Send the messages again, or raise delivery_timeout_ms: earlier messages took too long",
         )
 
     def release(self) -> None:
-        """Release the producer's state on the server; if the request fails, the state expires there."""
+        """Release the producer's state on the server; if the request fails, the state expires."""
         if self._numbered is not None and self._producer is not None and self._has_sent:
             with suppress(HeadstreamError):
                 self._numbered.release_producer(self._topic, self._producer.producer_id)
 
 
 def _doubt(error: HeadstreamError) -> OutcomeUnknownError:
-    return OutcomeUnknownError(
-        f"it is unknown whether the messages are stored: {error.what}", where=error.where, advice=error.advice
-    )
+    return OutcomeUnknownError(f"the messages may or may not be stored: {error.what}", where=error.where, advice=error.advice)

@@ -1,4 +1,4 @@
-"""Encoding: encodes one message for sending, and checks it while errors can still name it."""
+"""Encoding: encodes and checks single messages before they are batched, so that errors can name the message."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class SentEncoder:
     """Encodes messages for one topic.
 
     Args:
-        gives_ids: Whether a message without an id gets a random id here, by which its topic deduplicates.
-        keeps_reserved: Whether headers with reserved names are accepted, as in messages that were stored elsewhere.
+        gives_ids: Whether a message without an id gets a random id, because the topic deduplicates by id.
+        keeps_reserved: Whether headers with reserved names are accepted, as in messages copied from another topic or log.
     """
 
     def __init__(self, topic: Topic, *, gives_ids: bool, keeps_reserved: bool = False) -> None:
@@ -40,11 +40,11 @@ class SentEncoder:
     def encode(
         self, payload: bytes | bytearray | memoryview | None, key: bytes | None, headers: HeadersInput | None, id: MessageIdInput
     ) -> tuple[bytes, int]:
-        """Check a message (see Producer.send()) against the topic's limits; return its encoding and its headers' bytes."""
+        """Check a message (see Producer.send()) against the topic's limits; return the message and its headers' size, encoded."""
         if not isinstance(payload, (bytes, type(None))):
             payload = _as_bytes(payload)
         if not isinstance(key, (bytes, type(None))):
-            raise InvalidInputError(f"a key is bytes, not {type(key).__name__}", advice='Encode it, as in key=b"42"')
+            raise InvalidInputError(f"a key must be bytes, not {type(key).__name__}", advice='Encode it, as in key=b"42"')
         if key is None and self._needs_key:
             raise LimitError(
                 "the message has no key",
@@ -72,7 +72,7 @@ class SentEncoder:
         return message, len(block)
 
     def _check(self, message: bytes) -> None:
-        """Reject a message for which the log would reject the entire batch, while the error can still name the message."""
+        """Raise an error for a message that would make the log reject the entire batch; the error names the message."""
         if len(message) > MAX_BATCH_BYTES:
             raise LimitError(
                 f"the message has {len(message)} bytes",
@@ -96,5 +96,5 @@ def _as_bytes(payload: object) -> bytes | None:
     if isinstance(payload, (bytearray, memoryview)):
         return bytes(payload)
     raise InvalidInputError(
-        f"a payload is bytes or None, not {type(payload).__name__}", advice='Encode it, as in "text".encode()'
+        f"a payload must be bytes or None, not {type(payload).__name__}", advice='Encode it, as in "text".encode()'
     )

@@ -1,4 +1,4 @@
-"""EncodingProducer and AsyncEncodingProducer: send values, as log.producer(topic, encode=…) returns them."""
+"""EncodingProducer and AsyncEncodingProducer: producers of values, returned by log.producer(topic, encode=…)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class EncodingProducer(Generic[_T]):
     """Sends values to one topic; thread-safe if the encoder is. Created by Client.producer(); use it in a `with` statement.
 
     Args:
-        topic: `stream/topic`, for errors.
+        topic: `stream/topic`, used in errors.
         encode: A Serializer, or a function from a value to bytes.
 
     Raises:
-        InvalidOptionError: `encode` is neither.
+        InvalidOptionError: `encode` is neither a Serializer nor a function.
     """
 
     def __init__(self, producer: Producer, topic: str, encode: Any) -> None:
@@ -43,10 +43,10 @@ class EncodingProducer(Generic[_T]):
         id: MessageIdInput = 0,
         partition: PartitionInput = None,
     ) -> Receipt:
-        """Encode a value and send it; the other arguments are as for Producer.send().
+        """Encode a value and send it; for the other arguments see Producer.send().
 
         Args:
-            value: None is a null payload, which deletes its key in a topic that compacts.
+            value: None is sent as a null payload, which deletes the key in a topic with compaction.
 
         Raises:
             SerializerError: the value cannot be encoded; nothing was sent.
@@ -66,7 +66,7 @@ class EncodingProducer(Generic[_T]):
         return self.send(value, key=key, headers=headers, id=id, partition=partition).result()
 
     def send_many(self, values: Iterable[_T]) -> list[Receipt]:
-        """Send values in order, and return their receipts in the same order."""
+        """Send values in order; return their receipts in the same order."""
         return [self.send(value) for value in check_many("values", values)]
 
     def stats(self) -> ProducerStats:
@@ -92,11 +92,11 @@ class AsyncEncodingProducer(Generic[_T]):
     """Sends values to one topic. Created by AsyncClient.producer(); use it in an `async with` statement.
 
     Args:
-        topic: `stream/topic`, for errors.
+        topic: `stream/topic`, used in errors.
         encode: A Serializer, or a function from a value to bytes.
 
     Raises:
-        InvalidOptionError: `encode` is neither.
+        InvalidOptionError: `encode` is neither a Serializer nor a function.
     """
 
     def __init__(self, producer: AsyncProducer, topic: str, encode: Any) -> None:
@@ -128,7 +128,7 @@ class AsyncEncodingProducer(Generic[_T]):
         return await (await self.send(value, key=key, headers=headers, id=id, partition=partition))
 
     async def send_many(self, values: Iterable[_T]) -> list[Receipt]:
-        """Send values in order, and return their receipts in the same order."""
+        """Send values in order; return their receipts in the same order."""
         return [await self.send(value) for value in check_many("values", values)]
 
     async def stats(self) -> ProducerStats:
@@ -163,9 +163,9 @@ def payload_encoder(topic: str, encode: Any) -> Callable[[Any], bytes | None]:
         try:
             payload = function(value)
             if not isinstance(payload, bytes):
-                raise InvalidInputError(f"it returned {type(payload).__name__} instead of bytes")
+                raise InvalidInputError(f"the result is {type(payload).__name__}, not bytes")
         except Exception as error:
-            advice = "It was not sent: correct the value, or use another serializer"
+            advice = "The value was not sent: correct the value, or use another serializer"
             raise explain_failure(error, "encoded", name, where=topic, advice=advice) from error
         return payload
 

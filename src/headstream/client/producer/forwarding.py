@@ -1,4 +1,4 @@
-"""ForwardingProducer: sends messages that were stored elsewhere, with all their headers, including reserved headers."""
+"""ForwardingProducer: sends messages copied from another topic or log, with all headers, including reserved headers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headstream.core.model.topology import Topic
 
 
 class ForwardingProducer(Producer):
-    """A producer of dead letters and of mirrored messages."""
+    """A producer for dead letters and mirrored messages."""
 
     def __init__(self, transport: Transport, topic: Topic, options: SendingOptions) -> None:
         super().__init__(transport, topic, options)

@@ -1,4 +1,4 @@
-"""Outcomes of batches: errors that carry their messages, counts, and callbacks."""
+"""Outcomes of batches: errors that contain the failed messages, counts, and callbacks."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class ProducerStats:
     Args:
         sent_count: Messages accepted by send().
         stored_count: Messages stored.
-        failed_count: Messages not stored and no longer retried.
-        in_doubt_count: Messages no longer retried whose outcome is unknown.
+        failed_count: Messages that are not stored and not retried any more.
+        in_doubt_count: Messages whose outcome is unknown and that are not retried any more.
         pending_count: Messages not yet acknowledged.
         pending_bytes: Bytes not yet acknowledged.
         batches_count: Batches stored.
-        repeated_count: Batches that a retry found already stored.
-        producer_id: The id that numbers batches; None if unnumbered or before the first send.
+        repeated_count: Batches that were retried and found to be stored already.
+        producer_id: The producer id of numbered batches; None if batches are unnumbered or none was sent.
     """
 
     sent_count: int
@@ -77,7 +77,7 @@ class OutcomeCounter:
 
 
 def explain(failed: Sequence[Batch], topic: TopicName, error: Exception | None = None) -> Exception:
-    """Return an error that carries the messages of failed batches; its cause is by default the first batch's error."""
+    """Return an error that contains the messages of failed batches; the cause defaults to the first batch's error."""
     if error is None:
         error = failed[0].error
         if error is None:

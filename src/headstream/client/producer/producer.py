@@ -1,9 +1,8 @@
 """Producer: sends messages in batches, in the background.
 
-send() encodes and checks a message (encoding.py) and puts it into a batch (sending.py); a thread of the producer delivers due
-batches (delivery.py) one after the other. Python delivers an interrupt (Ctrl-C) to the main thread, so it never interrupts an
-append, and sent messages are flushed after it. Locks and queues here are implemented in C: unlike a Condition, they stay
-consistent when interrupted.
+send() encodes and checks a message (encoding.py) and adds it to a batch (sending.py). The producer's thread delivers due batches
+(delivery.py) in sequence. Python raises KeyboardInterrupt (Ctrl-C) in the main thread, so it never interrupts an append, and sent
+messages are flushed afterwards. Locks and queues are implemented in C; unlike a Condition, they stay consistent when interrupted.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ _THREAD_JOIN_TIMEOUT_S: Final = 2.0
 class Producer:
     """Sends messages to one topic; thread-safe. Created by Client.producer(); use it in a `with` statement.
 
-    Leaving the body flushes. Each message that send() accepts is stored once, and per partition in the order of sending,
-    across broken connections and server restarts, if possible within `delivery_timeout_ms`. After that it fails: the next
-    send(), flush() or close() raises an error that lists all failed messages in `messages`, and messages whose outcome is
-    unknown in `in_doubt`. The producer continues with other messages. An error is raised once: by the messages' receipts if
-    all of them are awaited, else by the producer.
+    Leaving the `with` body flushes. Each message that send() accepts is stored once and in the order of sending per partition,
+    even if connections break or the server restarts, for at most `delivery_timeout_ms`. After this time, the message fails: the
+    next send(), flush() or close() raises an error that lists all failed messages in `messages`, and messages whose outcome is
+    unknown in `in_doubt`. The producer then continues with other messages. Each error is raised once: by the receipts if all of
+    the messages' receipts are awaited, else by the producer.
 
     Args:
         topic: The topic's current metadata.
@@ -80,7 +79,7 @@ class Producer:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Leave the messages to the parent, whose thread sends them."""
+        """In a forked child: leave the messages to the parent process, whose thread sends them."""
         self.is_parents = self._is_closed = True
         self._lock = threading.Lock()
         closed(self)
@@ -91,7 +90,7 @@ class Producer:
         return self._partitions
 
     def partition_of(self, key: bytes) -> int:
-        """Return the partition that a key chooses."""
+        """Return the partition to which a key maps."""
         return self._choose(key, len(self._partitions))
 
     @property
@@ -108,19 +107,18 @@ class Producer:
         id: MessageIdInput = 0,
         partition: PartitionInput = None,
     ) -> Receipt:
-        """Send one message: it is buffered when this returns, and stored when its receipt or flush() completes.
+        """Send one message. The message is buffered when this returns, and stored when its receipt or flush() completes.
 
-        `receipt.result()` returns its position; the receipt can be ignored.
+        `receipt.result()` waits and returns the message's position; the receipt can be ignored.
 
         Args:
             payload: The bytes; None is a null payload, for topics with limits `wide`.
-            key: Bytes that choose the partition, and identify the message.
-            headers: Typed headers: a dict, a list of pairs (for repeats) or Headers. Names that start with `hs.` are
+            key: Bytes that identify the message and determine its partition.
+            headers: Typed headers: a dict, a list of pairs (for repeated names) or Headers. Names that start with `hs.` are
                 reserved, except `hs.timestamp`.
-            id: Unsigned 128-bit, or a UUID; 0 generates an id: in the producer if the topic deduplicates, else in the log.
-            partition: From 1, or a Partitioning: `hs.Partitioning.key(b"42")` hashes another key than the message's,
-                `hs.Partitioning.balanced()` rotates. The default hashes the message's key, and rotates over all partitions
-                without a key.
+            id: Unsigned 128-bit number or a UUID. For 0, the producer (if the topic deduplicates) or the log generates an id.
+            partition: From 1, or a Partitioning: `hs.Partitioning.key(b"42")` hashes this key instead of the message's key,
+                `hs.Partitioning.balanced()` rotates. By default, the message's key is hashed; messages without a key rotate.
 
         Raises:
             HeaderError: a header is invalid or reserved.
@@ -128,7 +126,7 @@ class Producer:
             InvalidInputError: an argument is of the wrong type or out of range.
             PartitionNotFoundError: the topic has no such partition.
             ClosedError: the producer is closed.
-            InterceptorError: an interceptor refused this message, which was not accepted, or failed to report an earlier message.
+            InterceptorError: an interceptor refused this message, or failed to report an earlier message.
             HeadstreamError: earlier messages could not be stored (`error.messages`); this message was not accepted.
         """
         if self._skips is not None:
@@ -158,7 +156,7 @@ class Producer:
         return receipt
 
     def _intercept(self, *arguments: *SendArguments) -> SendArguments | Receipt:
-        """Return the arguments to send, or the receipt of a message stored elsewhere; overridden for interceptors."""
+        """Return the arguments to send, or the receipt of a dead letter; overridden for interceptors."""
         return arguments
 
     def send_and_wait(
@@ -172,18 +170,18 @@ class Producer:
     ) -> Delivered:
         """Send one message without linger, and return its position once it is stored.
 
-        Arguments and errors are as for send() and Receipt.result().
+        For arguments and errors see send() and Receipt.result().
         """
         return self.send(payload, key=key, headers=headers, id=id, partition=partition).result()
 
     def send_many(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
-        """Send messages in order, and return their receipts in the same order.
+        """Send messages in order; return their receipts in the same order.
 
         Args:
             messages: Payloads, or Message values, whose payload, key, headers, id and partition are used.
 
         Raises:
-            HeadstreamError: see send(), for the message at which it stops; the messages before it are sent.
+            HeadstreamError: see send(). The call stops at the message that raised the error; earlier messages are sent.
         """
         return [
             self.send(each.payload, key=each.key, headers=each.headers, id=each.id, partition=each.partition)
@@ -210,7 +208,7 @@ class Producer:
         self._wait_until_done(last)
 
     def flush_within(self, timeout_s: float) -> bool:
-        """Flush up to a timeout, and return whether all sent messages are stored; also on a closed producer.
+        """Flush up to a timeout; return whether all sent messages are stored. Can be called on a closed producer.
 
         Args:
             timeout_s: How long to wait, seconds.
@@ -225,7 +223,7 @@ class Producer:
         return self._wait_until_done(last, timeout_s)
 
     def wait_for_room(self, timeout_s: float) -> bool:
-        """Wait until the buffer has progress, and return whether it has.
+        """Wait until the buffer is not full; return False after the timeout.
 
         Args:
             timeout_s: How long to wait, seconds.
@@ -233,10 +231,10 @@ class Producer:
         return self._wait(lambda: not self._sending.is_full, timeout_s)
 
     def raise_again(self, error: Exception) -> None:
-        """Have the next call raise an error again, because the caller that it was raised for was cancelled.
+        """Make the next call raise an error again, because the call that raised it was cancelled.
 
         Args:
-            error: The last raised error about failed messages; other errors concern only their call, and are dropped.
+            error: The last raised error about failed messages; other errors are ignored.
         """
         with self._lock:
             if error is self._raised[0]:
@@ -265,7 +263,7 @@ class Producer:
             self._thread.join(_THREAD_JOIN_TIMEOUT_S)
 
     def close_soon(self) -> None:
-        """Reject new messages, and close in the background when all sent messages are settled."""
+        """Reject new messages; close in the background when all sent messages are settled."""
         with self._lock:
             self._is_closed = True
             self._sending.close_all()
@@ -277,7 +275,7 @@ class Producer:
         if self._failed:
             self._raise_failed()
         if self._is_closed:
-            raise ClosedError("the producer is closed", where=str(self._name), advice="Create another with log.producer()")
+            raise ClosedError("the producer is closed", where=str(self._name), advice="Create a new producer with log.producer()")
 
     def _raise_failed(self) -> None:
         """Raise the error of failed messages that no receipt has reported; called with the lock held."""
@@ -303,7 +301,7 @@ class Producer:
         return waiter
 
     def _wait_until_done(self, number: int, timeout_s: float | None = None) -> bool:
-        """Wait until all batches up to a number are settled, return whether they are stored; HeadstreamError if some failed."""
+        """Wait until all batches up to a number are settled; False after the timeout. HeadstreamError if a batch failed."""
         if not self._wait(lambda: self._sending.is_done(number), timeout_s):
             return False
         with self._lock:
@@ -326,18 +324,18 @@ class Producer:
                 progress.get(timeout=None if until_s is None else max(0, until_s - time.monotonic()))
 
     def wait_for(self, batch: Batch, timeout_s: float | None) -> bool:
-        """Send a batch now, wait until it is settled, and return whether it is; called by receipts.
+        """Send a batch immediately and wait until it is settled; return whether it is settled. Called by receipts.
 
         Args:
             batch: A batch of this producer.
-            timeout_s: How long to wait, seconds; 0 does not wait, None waits until it is settled.
+            timeout_s: How long to wait, seconds; 0 does not wait, None waits without limit.
         """
         with self._lock:
             self._sending.close_batch(batch)
         return self._wait(lambda: batch.is_done, timeout_s)
 
     def watch(self, batch: Batch, callback: Callable[[], object] | None) -> None:
-        """Record that a receipt reports one of a batch's messages, and call back when it is settled; called by receipts.
+        """Record that a receipt reports a message of a batch, and register a callback. Called by receipts.
 
         Args:
             batch: A batch of this producer.
@@ -378,7 +376,7 @@ class Producer:
                 self._work.get(timeout=None if due_us is None else max(0, due_us - now_us) / 1e6)
 
     def _send(self, batch: Batch) -> None:
-        """Deliver a batch or fail it, and notify all waiting callers."""
+        """Deliver a batch or mark it as failed, and notify all waiting callers."""
         error: Exception | None = None
         try:
             batch.appended = self._delivery.deliver(batch)

@@ -1,4 +1,4 @@
-"""Receipt: a message's position once it is stored. It costs almost nothing until it is used."""
+"""Receipt: a message's position once it is stored. Creating a receipt is cheap."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Delivered(NamedTuple):
 
     Args:
         partition: From 1; in Kafka from 0.
-        offset: Offset in the partition; None if the topic dropped messages of its batch as duplicates.
-        timestamp: When it was appended, microseconds since 1970 UTC; None if the server does not report it.
+        offset: Offset in the partition; None if the topic dropped duplicates in the message's batch.
+        timestamp: Time of the append, microseconds since 1970 UTC; None if the server does not report the time.
     """
 
     partition: int
@@ -55,7 +55,7 @@ class Receipt:
 
     @property
     def offset(self) -> int | None:
-        """The offset in the partition; None until it is stored."""
+        """The message's offset in the partition; None until the message is stored."""
         appended, batch = self._batch.appended, self._batch
         if appended is not None and appended.positions is not None:
             return appended.positions[self._number][0]
@@ -63,7 +63,7 @@ class Receipt:
 
     @property
     def timestamp(self) -> int | None:
-        """When it was appended, microseconds since 1970 UTC; None until it is stored."""
+        """Time of the append, microseconds since 1970 UTC; None until the message is stored."""
         appended = self._batch.appended
         if appended is not None and appended.positions is not None:
             return appended.positions[self._number][1]
@@ -71,18 +71,18 @@ class Receipt:
 
     @property
     def error(self) -> Exception | None:
-        """Why the message failed, else None."""
+        """The error if the message failed, else None."""
         return self._batch.error
 
     def result(self, timeout_s: float | timedelta | None = None) -> Delivered:
-        """Wait until the message is stored, and return its position; its batch is sent without linger.
+        """Wait until the message is stored, and return its position; the message's batch is sent without linger.
 
         Args:
             timeout_s: How long to wait, seconds or a timedelta; None waits up to the producer's `delivery_timeout_ms`.
 
         Raises:
             WaitTimeoutError: the message is still pending.
-            OutcomeUnknownError: it is unknown whether the message is stored.
+            OutcomeUnknownError: the message may or may not be stored.
             HeadstreamError: the message is not stored.
             InvalidInputError: the timeout is not a duration.
         """
@@ -93,7 +93,7 @@ class Receipt:
         if not batch.owner.wait_for(batch, timeout_s):
             raise WaitTimeoutError(
                 f"the message was not stored within {timeout_s:g} s",
-                advice="It is still being sent: wait again, or raise the timeout",
+                advice="The message is still being sent: wait again, or raise the timeout",
             )
         return self._settled()
 
@@ -103,13 +103,13 @@ class Receipt:
         return Delivered(self.partition, self.offset, self.timestamp)
 
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
-        """Call a function with this receipt when the message is stored or has failed; at once if it has.
+        """Call a function with this receipt when the message is stored or has failed; immediately if this has already happened.
 
-        It runs in the producer's thread, which sends nothing meanwhile: it must be short and must not block. Its
-        exceptions are logged.
+        The function runs in the producer's thread, which sends nothing during the call, so it must be short and must not block.
+        Exceptions of the function are logged.
 
         Raises:
-            InvalidInputError: it is not a function.
+            InvalidInputError: `callback` is not a function.
         """
         check_function("callback", callback)
         self._batch.owner.watch(self._batch, lambda: callback(self))

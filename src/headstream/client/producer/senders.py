@@ -1,4 +1,4 @@
-"""Senders: the producers of Client.send(), cached for the next message to the same topic."""
+"""Senders: caches the producers of Client.send() for the next message to the same topic."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Senders:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Start without producers in a forked child: they belong to the parent process."""
+        """In a forked child: start without producers, which belong to the parent process."""
         self._lock = threading.Lock()
         self._known: OrderedDict[TopicName, tuple[Producer, float]] = OrderedDict()
 
     def send(self, topic: TopicName, send: Callable[[Producer], Receipt]) -> Delivered:
-        """Send a message with the producer of a topic, by `send`, and return its position once it is stored."""
+        """Call `send` with the topic's producer; return the position of the stored message."""
         began_s = time.monotonic()
         while True:
             producer, made_s = self._find(topic)
@@ -73,7 +73,7 @@ class Senders:
                 each.close_soon()
 
     def _drop(self, topic: TopicName, producer: Producer) -> None:
-        """Evict a producer: the topic's metadata can be outdated."""
+        """Evict a producer whose topic metadata can be outdated."""
         with self._lock:
             if self._known.get(topic, (None, 0.0))[0] is producer:
                 del self._known[topic]

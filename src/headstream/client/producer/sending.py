@@ -1,15 +1,14 @@
 """Sending: groups messages into batches, chooses partitions, and decides when to send. Sans-IO: time is an argument.
 
-    sending.add(message, key, partition, now_us)     into the open batch of its partition
-    sending.take(now_us)                             the next batch that is due: full, lingered, or flushed
-    sending.remove_finished(batch)                   it is stored or has failed
+    sending.add(message, key, partition, now_us)     adds a message to the open batch of its partition
+    sending.take(now_us)                             returns the next batch that is due: full, lingered, or flushed
+    sending.remove_finished(batch)                   removes a batch that is stored or has failed
 
-The partition is as requested; else it is hashed from the key; else partitions rotate, one batch each. A batch
-that is taken stays at the head of the queue until it is settled, and batches of one partition are taken in the order
-of their messages.
+The partition is the requested partition or is hashed from the key; for messages without both, partitions rotate after each batch.
+A taken batch stays at the head of the queue until it is settled. Batches of one partition are taken in order.
 
-One thread at a time, under the caller's lock. After an exception that Ctrl-C raises in between, it is only unknown whether that
-message was added: a batch is one list entry from creation to settlement, and is never moved.
+Not thread-safe: callers hold a lock. If Ctrl-C interrupts add(), the message may or may not have been added; all batches stay
+consistent, because a batch is one list entry from creation to settlement and is never moved.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ class SendingOptions:
     """How messages are batched.
 
     Args:
-        linger_ms: How long a message waits for its batch to fill, milliseconds; 0 sends it as soon as possible.
-        batch_bytes: A batch of this size, bytes, is sent immediately; 1 byte to 64 MiB.
-        batch_count: A batch with this many messages is sent immediately.
+        linger_ms: Maximum time that a message waits for its batch to fill, milliseconds; 0 sends without delay.
+        batch_bytes: Size at which a batch is sent immediately, bytes; 1 byte to 64 MiB.
+        batch_count: Number of messages at which a batch is sent immediately.
         buffer_bytes: Maximum unacknowledged bytes before send() blocks.
-        delivery_timeout_ms: How long a batch is retried after its linger, milliseconds; then it fails.
+        delivery_timeout_ms: How long a batch is retried after its linger, milliseconds; after this time, the batch fails.
     """
 
     linger_ms: float = DEFAULT_LINGER_MS
@@ -54,26 +53,26 @@ class SendingOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.linger_ms <= 3_600_000:
-            raise InvalidOptionError(f"linger_ms is {self.linger_ms}", advice="Use 0 to 3600000")
+            raise InvalidOptionError(f"linger_ms must be 0 to 3600000, not {self.linger_ms}")
         if not 1 <= self.batch_bytes <= MAX_BATCH_BYTES:
-            raise InvalidOptionError(f"batch_bytes is {self.batch_bytes}", advice=f"Use 1 to {MAX_BATCH_BYTES}")
+            raise InvalidOptionError(f"batch_bytes must be 1 to {MAX_BATCH_BYTES}, not {self.batch_bytes}")
         if self.batch_count < 1:
-            raise InvalidOptionError(f"batch_count is {self.batch_count}", advice="Use 1 or more")
+            raise InvalidOptionError(f"batch_count must be at least 1, not {self.batch_count}")
         if self.buffer_bytes < 1:
-            raise InvalidOptionError(f"buffer_bytes is {self.buffer_bytes}", advice="Use 1 or more")
+            raise InvalidOptionError(f"buffer_bytes must be at least 1, not {self.buffer_bytes}")
         if not 0 < self.delivery_timeout_ms <= MAX_DELIVERY_TIMEOUT_MS:
-            advice = f"Use more than 0, at most {MAX_DELIVERY_TIMEOUT_MS}"
-            raise InvalidOptionError(f"delivery_timeout_ms is {self.delivery_timeout_ms}", advice=advice)
+            what = f"delivery_timeout_ms must be above 0 and at most {MAX_DELIVERY_TIMEOUT_MS}"
+            raise InvalidOptionError(f"{what}, not {self.delivery_timeout_ms}")
 
 
 class BatchOwner(Protocol):
-    """The producer of a batch, as its receipts use it."""
+    """The interface of a batch's producer for receipts."""
 
     def wait_for(self, batch: Batch, timeout_s: float | None) -> bool:
-        """Send a batch now, wait until it is settled, and return whether it is."""
+        """Send a batch immediately and wait until it is settled; return whether it is settled."""
 
     def watch(self, batch: Batch, callback: Callable[[], object] | None) -> None:
-        """Record that a receipt reports one of its messages, and call back when the batch is settled."""
+        """Record that a receipt reports a message of the batch; call back when the batch is settled."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,13 +80,13 @@ class Batch:
     """Messages sent to a partition together.
 
     Args:
-        due_us: Time at which it is sent, full or not.
-        deadline_us: Time at which it fails.
+        due_us: Time at which the batch is sent even if it is not full.
+        deadline_us: Time at which the batch fails.
         data: Encoded messages, back to back.
-        is_closed: Whether it accepts no more messages.
+        is_closed: Whether the batch accepts no more messages.
         error: The cause of the failure, or None.
-        is_in_doubt: Whether it is unknown if a failed batch is stored.
-        watched: Number of receipts that report the outcome.
+        is_in_doubt: Whether a failed batch may be stored.
+        watched: Number of receipts that report the batch's outcome.
         callbacks: Called when the batch is settled.
     """
 
@@ -108,7 +107,7 @@ class Batch:
 
     @property
     def is_done(self) -> bool:
-        """Whether they are stored or have failed."""
+        """Whether the batch is stored or has failed."""
         return self.appended is not None or self.error is not None
 
 
@@ -117,7 +116,7 @@ class Sending:
 
     Args:
         partitions: The numbers of the topic's partitions.
-        choose: Returns the partition of a key; its other argument is the number of partitions.
+        choose: Returns the partition of a key; the second argument is the number of partitions.
 
     Attributes:
         is_due: Whether the last added message filled a batch.
@@ -165,7 +164,7 @@ class Sending:
         return self._pending_bytes
 
     def add(self, message: bytes, header_bytes: int, key: bytes | None, partition: int | None, now_us: int) -> Batch:
-        """Put a message into the open batch of its partition (None: by the hash of the key), and return the batch."""
+        """Add a message to the open batch of its partition (None: chosen by the key's hash); return the batch."""
         target = partition
         if target is None and key is not None:
             target = self._choose(key, len(self._partitions))
@@ -189,7 +188,7 @@ class Sending:
         return batch
 
     def _open_batch(self, partition: int | None) -> Batch | None:
-        """Return the open batch of a partition, or of the next partition in turn."""
+        """Return the open batch of a partition; None: of the next partition in rotation."""
         batch = self._open.get(self._partition if partition is None else partition)
         return None if batch is None or batch.is_closed else batch
 
@@ -214,7 +213,7 @@ class Sending:
             self._close(batch)
 
     def close_all(self) -> int:
-        """Make all batches due, and return the number of the last batch."""
+        """Make all batches due; return the number of the last batch."""
         for batch in self._batches:
             if not batch.is_closed:
                 self._close(batch)
@@ -237,7 +236,7 @@ class Sending:
         return None
 
     def next_due_us(self) -> int | None:
-        """Return when the next batch is due if no message is added, or None if there is no batch."""
+        """Return the time at which the next batch is due if no message is added; None if there is no batch."""
         return self._batches[0].due_us if self._batches else None
 
     def remove_finished(self, batch: Batch) -> None:

@@ -1,4 +1,4 @@
-"""Commands for single messages of groups (unfinished, leased), of transports that have them; see transport.py."""
+"""Commands for a group's unfinished and leased messages; only some transports have these commands. See transport.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DeliveryCommands(Protocol):
         """Return a group's unfinished messages in a partition."""
 
     def settle_deliveries(self, topic: TopicName, group: str, partition: int, request: SettleRequest) -> Settled:
-        """Record steps of messages, and commit the group's offset."""
+        """Record delivery steps of messages and commit the group's offset."""
 
 
 class DeliveryViewCommands(Protocol):
@@ -35,10 +35,10 @@ class DeliveryViewCommands(Protocol):
 
 
 class LeaseCommands(Protocol):
-    """Commands of workers that share the partitions of a group."""
+    """Commands of workers that lease messages of a group."""
 
     def lease(self, topic: TopicName, member: Member, request: LeaseRequest) -> Grant:
-        """Lease messages of the first partition that has some."""
+        """Lease messages of the first partition that has available messages."""
 
     def settle_leases(
         self,
@@ -51,12 +51,12 @@ class LeaseCommands(Protocol):
         partition_generation: int | None = ...,
         pause_rule: PauseRule | None = ...,
     ) -> SettledLeases:
-        """Record steps of leased messages."""
+        """Record delivery steps of leased messages."""
 
 
 @runtime_checkable
 class DeliveryAccess(Protocol):
-    """Further commands of a transport that stores the unfinished messages of groups."""
+    """Additional commands of a transport that stores the unfinished messages of groups."""
 
     @property
     def deliveries(self) -> DeliveryCommands:
@@ -69,7 +69,7 @@ class DeliveryAccess(Protocol):
 
 @runtime_checkable
 class LeaseAccess(Protocol):
-    """Further commands of a transport with leases of messages to workers."""
+    """Additional commands of a transport that leases messages to workers."""
 
     @property
     def leases(self) -> LeaseCommands:
@@ -77,11 +77,11 @@ class LeaseAccess(Protocol):
 
 
 def find_views(transport: object) -> DeliveryViewCommands:
-    """Return the views of unfinished messages of a log's groups; UnsupportedError if the log is in Kafka."""
+    """Return the transport's DeliveryViewCommands; UnsupportedError if the log is in Kafka."""
     if not isinstance(transport, DeliveryAccess):
         raise UnsupportedError(
             "Kafka stores one offset per partition for a group, and no state of single messages",
             where="kafka://",
-            advice="log.group() has the group's offsets",
+            advice="Use log.group() to read the offsets of the group",
         )
     return transport.delivery_views

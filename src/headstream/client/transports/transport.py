@@ -1,6 +1,6 @@
 """Transport: the interface between a client and an embedded broker or a server.
 
-Names and semantics are as in the broker (headstream.broker), which implements it directly.
+The broker (headstream.broker) implements this interface with the same names and semantics.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class StreamCommands(Protocol):
     """Stream commands."""
 
     def create(self, name: str) -> Stream:
-        """Make a stream."""
+        """Create a stream."""
 
     def get(self, name: str) -> Stream:
         """Return a stream."""
 
     def find(self, stream: str | int) -> Stream | None:
-        """Return a stream by name or id, None if it does not exist."""
+        """Return a stream by name or id; None if it does not exist."""
 
     def list(self) -> list[Stream]:
         """Return all streams."""
@@ -50,10 +50,10 @@ class TopicCommands(Protocol):
         """Create a topic, and its stream if missing."""
 
     def get(self, name: TopicName) -> Topic:
-        """Return a topic with its partitions as of now."""
+        """Return a topic with its current partitions."""
 
     def find(self, stream: str | int, topic: str | int) -> Topic | None:
-        """Return a topic by the names or ids of its stream and itself, None if it does not exist."""
+        """Return a topic by the names or ids of stream and topic; None if it does not exist."""
 
     def list(self, stream: str | None = None) -> builtins.list[Topic]:
         """Return all topics of one stream, or of all streams."""
@@ -96,13 +96,13 @@ class MessageCommands(Protocol):
         *,
         retry_timeout_s: float | None = ...,
     ) -> Appended:
-        """Append a batch to a partition, once per batch number, and return its position."""
+        """Append a batch to a partition, once per batch number; return its position."""
 
     def poll(self, topic: TopicName, partition: int, request: PollRequest) -> Polled:
         """Return messages of a partition as stored bytes, without waiting."""
 
     def count_segments(self, topic: TopicName, where: Filter) -> SegmentCounts | None:
-        """Return how much of a topic a filter reads; None if it is not known."""
+        """Return how much of a topic a filter reads; None if unknown."""
 
     def set_state(
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = ..., by: str = ...
@@ -110,10 +110,10 @@ class MessageCommands(Protocol):
         """Set the state of messages and record the reason."""
 
     def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
-        """Remove messages that were marked for deletion with a reason, one group of segments."""
+        """Remove messages marked for deletion with a reason, in one group of segments."""
 
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:
-        """Return every message of a partition that is not available, by offset."""
+        """Return all messages of a partition whose state is not `available`, by offset."""
 
     def wait(
         self,
@@ -124,25 +124,25 @@ class MessageCommands(Protocol):
         member: Member | None = ...,
         generation: int = ...,
     ) -> bool:
-        """Wait until a partition has a message at or after an offset, or a member's group has changed."""
+        """Wait until a partition has a message at or after its offset or the group has changed."""
 
 
 @runtime_checkable
 class NumberedCommands(Protocol):
-    """Commands to number batches, for transports that can lose a response."""
+    """Commands for numbered batches, for transports that can lose a response."""
 
     def init_producer(self, *, retry_timeout_s: float | None = ...) -> ProducerId | None:
-        """Return a producer id to number batches with, None if unsupported."""
+        """Return a producer id for numbered batches; None if unsupported."""
 
     def release_producer(self, topic: TopicName, producer_id: int) -> None:
-        """Release the state of a producer that has finished sending to a topic."""
+        """Release the state of a producer that sends no more messages to a topic."""
 
 
 class PolledAhead(Protocol):
     """A requested poll with an unread result."""
 
     def result(self) -> Polled:
-        """Return the result, once."""
+        """Return the result; can be called only once."""
 
     def cancel(self) -> None:
         """Cancel it."""
@@ -150,17 +150,17 @@ class PolledAhead(Protocol):
 
 @runtime_checkable
 class AheadCommands(Protocol):
-    """Further message commands of a network transport."""
+    """Additional message commands of a network transport."""
 
     def poll_ahead(self, topic: TopicName, partition: int, request: PollRequest) -> PolledAhead:
-        """Request messages without waiting for them."""
+        """Request messages without waiting for the response."""
 
 
 class OffsetCommands(Protocol):
     """Commands for committed offsets."""
 
     def committed(self, topic: TopicName, consumer: OffsetOwner) -> dict[int, int]:
-        """Return the committed offset of each partition that has one."""
+        """Return the committed offsets by partition."""
 
     def commit(
         self, topic: TopicName, consumer: OffsetOwner, offsets: Mapping[int, int], *, generations: Mapping[int, int] = ...
@@ -178,10 +178,10 @@ class GroupCommands(Protocol):
         """Remove a member."""
 
     def abandon(self, topic: TopicName, member: Member) -> None:
-        """Remove a member soon; safe to call from a finalizer."""
+        """Remove a member in the background; safe to call from a finalizer."""
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = ..., is_resting: bool = ...) -> Assignment:
-        """Record a member's heartbeat and released partitions, and return its assignment."""
+        """Record a member's heartbeat and released partitions; return the member's assignment."""
 
     def commit(
         self,
@@ -193,7 +193,7 @@ class GroupCommands(Protocol):
         generations: Mapping[int, int] = ...,
         is_resting: bool = ...,
     ) -> int:
-        """Commit a group's offsets for one of its members, and return the group's generation."""
+        """Commit a group's offsets for one of its members; return the group's generation."""
 
     def list(self, topic: TopicName) -> builtins.list[Group]:
         """Return the groups of a topic."""
@@ -245,19 +245,19 @@ class Transport(Protocol):
 
 @runtime_checkable
 class TopicNaming(Protocol):
-    """Further calls of a transport that has topic names without a stream."""
+    """Additional calls of a transport that has topic names without a stream."""
 
     def topic_name(self, name: str) -> TopicName:
-        """Return the topic of a name without a slash."""
+        """Return the topic for a name without a slash."""
 
 
 @runtime_checkable
 class KeyPartitioning(Protocol):
-    """Further calls of a transport with its own partition numbers and its own hash of keys."""
+    """Additional calls of a transport with its own partition numbers and key hash."""
 
     @property
     def first_partition(self) -> int:
-        """The number of each topic's first partition."""
+        """The number of the first partition of each topic."""
 
     def partition_of(self, key: bytes, partitions: int) -> int:
         """Return the partition of a key."""
@@ -265,15 +265,15 @@ class KeyPartitioning(Protocol):
 
 @runtime_checkable
 class ClusterCounts(Protocol):
-    """A further call of a transport to a cluster."""
+    """Additional call of a transport to a cluster."""
 
     def stats(self) -> ClusterStats:
-        """Return the cluster's counts."""
+        """Return the cluster's statistics."""
 
 
 @runtime_checkable
 class OwnConnections(Protocol):
-    """Further calls of a transport with a connection per producer and consumer."""
+    """Additional calls of a transport with a connection per producer and consumer."""
 
     def for_producer(self) -> Transport:
         """Return a transport to the same log for one producer, which closes it."""
@@ -284,18 +284,18 @@ class OwnConnections(Protocol):
 
 @runtime_checkable
 class PreparedPolls(Protocol):
-    """Further message commands of a transport that polls partitions together."""
+    """Additional message commands of a transport that polls partitions together."""
 
     def prepare(self, topic: TopicName, positions: Mapping[int, int]) -> None:
-        """Prepare the polls of one consumer: partition -> offset."""
+        """Prepare the polls of one consumer; `positions` maps partitions to offsets."""
 
 
 @runtime_checkable
 class RemoteAccess(Protocol):
-    """Further calls of a transport to a server."""
+    """Additional calls of a transport to a server."""
 
     def open(self) -> None:
         """Connect."""
 
     def interrupt(self, thread: int) -> None:
-        """Interrupt a thread's current call, as if its connection had broken."""
+        """Interrupt a thread's current call like a broken connection."""

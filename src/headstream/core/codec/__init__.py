@@ -1,4 +1,4 @@
-"""Bytes to values or columns and back: pure and total, any input gives a value or a DecodeError.
+"""Converts bytes to values or columns and back. Decoders are pure; any input produces a value or a DecodeError.
 
 The kernels (`batch/`, `avro`, `envelopes`) are compiled if a compiler was present at installation, and
 interpreted otherwise; see mode.

@@ -1,19 +1,19 @@
-"""Message values to and from the bytes of the binary transport, little-endian.
+"""Converts messages to bytes of the binary transport and back; little-endian.
 
     sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
     polled   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
              | headers_length u32 | headers | payload_length u32 | payload
 
-The headers are a block of core/model/header_block.py. A decoded message has its headers unopened; the block is validated
-completely before the message is returned.
+The headers are a block as in core/model/header_block.py. The block is validated completely before a decoded message is returned,
+but its values are decoded on access.
 
 The dialect `binary-first` is the format before state and checksum were added to a polled message:
 
     polled   offset u64 | timestamp u64 | id u128 | headers_length u32 | headers | payload_length u32 | payload
 
-Values without a field in the format are reserved headers: a message's key is `hs.key` (raw), always the first; a null
-payload is `hs.null` (bool, true), right after the key's header or else the first, with an empty payload. In any other
-position these are ordinary headers.
+Values for which the format has no field are reserved headers: a message's key is `hs.key` (raw), always first; a null payload is
+`hs.null` (bool, true), directly after `hs.key` or first, with an empty payload. In any other position, headers with these names
+are ordinary headers.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _NULL_WHOLE: Final = Headers({NULL_HEADER: _NULL}).as_bytes()
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Return a header block, without its length."""
+    """Encode a header block without its length."""
     return headers.as_bytes()
 
 
 def decode_headers(data: BytesLike, at: int = 0) -> Headers:
-    """Return the headers of a block at the end of the data, including reserved headers; unknown kinds retain their bytes."""
+    """Decode a header block at the end of the data, including reserved headers; values of unknown kinds keep their bytes."""
     reader = Reader(data, at)
     return _open(reader.pull_bytes(reader.remaining, "a header block"), at)
 
 
 def encode_sent(messages: Iterable[Message]) -> bytes:
-    """Return messages in the format of a send; HeaderError if a first header would be decoded as key or null payload."""
+    """Encode messages in the sent format; HeaderError if a first header would be decoded as a key or null payload."""
     parts: list[bytes] = []
     for message in messages:
         parts.append(message.id.to_bytes(16, "little"))
@@ -64,7 +64,7 @@ def encode_sent(messages: Iterable[Message]) -> bytes:
 
 
 def decode_sent(data: BytesLike) -> list[Message]:
-    """Return the messages of a send."""
+    """Decode messages in the sent format."""
     reader = Reader(data)
     messages = []
     while reader.remaining:
@@ -75,17 +75,17 @@ def decode_sent(data: BytesLike) -> list[Message]:
 
 
 def encode_polled(messages: Iterable[Message], *, dialect: Dialect = "binary") -> bytes:
-    """Return messages in the format of the log and of polls; the checksum is written unchanged.
+    """Encode messages in the format of the log and of polls; the checksum is written unchanged.
 
     Raises:
-        InvalidInputError: a message has no offset or timestamp, or one out of range, or the dialect cannot hold its state.
-        HeaderError: a message's first header would be decoded as its key or its null payload.
+        InvalidInputError: a message's offset or timestamp is missing or out of range, or the dialect cannot represent its state.
+        HeaderError: a message's first header would be decoded as its key or as a null payload.
     """
     parts: list[bytes] = []
     for message in messages:
         offset, timestamp = message.offset, message.timestamp
         if offset is None or timestamp is None:
-            raise InvalidInputError("a message without offset and timestamp was not polled", advice="Use encode_sent()")
+            raise InvalidInputError("the message has no offset or no timestamp, so it was not polled", advice="Use encode_sent()")
         message_id, state = message.id.to_bytes(16, "little"), int(message.state)
         body = _body(message)
         try:
@@ -107,7 +107,7 @@ def encode_polled(messages: Iterable[Message], *, dialect: Dialect = "binary") -
 def decode_polled(
     data: BytesLike, *, topic: str | None = None, partition: int | None = None, dialect: Dialect = "binary"
 ) -> list[ReceivedMessage]:
-    """Return stored or polled messages; with `binary-first` every message is available and its checksum is computed."""
+    """Decode stored or polled messages; in `binary-first` every message is available, and its checksum is computed."""
     view = memoryview(data).cast("B") if len(data) else memoryview(b"")
     head = _POLLED_HEAD if dialect == "binary" else _FIRST_HEAD
     messages, at, size = list[ReceivedMessage](), 0, len(view)
@@ -136,7 +136,7 @@ def decode_polled(
 
 
 def _body(message: Message) -> tuple[bytes, bytes, bytes, bytes]:
-    """Return headers_length, headers, payload_length and payload."""
+    """Encode headers_length, headers, payload_length and payload."""
     payload = b"" if message.payload is None else message.payload
     block = message.headers.as_bytes() if message.headers else b""
     if block and message.payload is not None:
@@ -149,12 +149,12 @@ def _body(message: Message) -> tuple[bytes, bytes, bytes, bytes]:
 
 
 def _check_reserved(message: Message, block: bytes) -> None:
-    """Reject ordinary headers in the position of a key or a null payload."""
+    """Raise HeaderError if an ordinary header is in the position of a key or a null payload."""
     if message.key is None and block.startswith(_KEY_BEGIN):
-        raise HeaderError(f"the header {KEY_HEADER!r} in the first position is reserved for the key", advice="Pass it as key")
+        raise HeaderError(f"the header {KEY_HEADER!r} is reserved for the key if it is the first header", advice="Pass it as key")
     if not message.payload and block.startswith(_NULL_WHOLE):
         raise HeaderError(
-            f"the header {NULL_HEADER!r} in the first position makes an empty payload null", advice="Pass None as the payload"
+            f"the header {NULL_HEADER!r} as the first header makes an empty payload null", advice="Pass None as the payload"
         )
 
 
@@ -166,7 +166,7 @@ def _pull_body(reader: Reader, headers_size: int) -> tuple[bytes | None, Headers
 
 
 def _take_reserved(block: bytes, at: int, payload: bytes | None) -> tuple[bytes | None, Headers, bytes | None]:
-    """Return key, headers and payload of a message whose header block begins at byte `at` of the input."""
+    """Return the key, headers and payload of a message whose header block begins at byte `at` of the input."""
     headers = undecoded_headers(block, at)
     if not is_block(block):
         headers.items()  # raises the DecodeError with its position
@@ -186,7 +186,7 @@ def _take_reserved(block: bytes, at: int, payload: bytes | None) -> tuple[bytes 
 
 
 def _open(block: bytes, at: int) -> Headers:
-    """Return the headers of a block, after validating it completely."""
+    """Validate a block completely, and return its headers."""
     headers = undecoded_headers(block, at) if block else NO_HEADERS
     if not is_block(block):
         headers.items()  # raises the DecodeError with its position

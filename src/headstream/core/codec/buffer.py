@@ -1,7 +1,7 @@
-"""Bounded reading and writing of little-endian bytes.
+"""Reads and writes little-endian bytes, with checked bounds.
 
-Every length is compared with the remaining bytes before it is used: a Reader returns a value or raises a DecodeError
-with the field, its byte position, and the numbers of needed and present bytes.
+A length is compared with the remaining bytes before it is used. A Reader returns a value, or raises a DecodeError with the field,
+its byte position, and the numbers of needed and available bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _F32: Final = struct.Struct("<f")
 
 
 class Reader:
-    """A cursor over bytes, copied only when pulled, up to `end` (None for the end of the data)."""
+    """A cursor over bytes up to `end` (None for the end of the data). Bytes are copied only when they are pulled."""
 
     __slots__ = ("_view", "at", "end")
 
@@ -35,7 +35,7 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """Bytes between the cursor and the end."""
+        """Number of bytes between the cursor and the end."""
         return self.end - self.at
 
     def _step(self, size: int, subject: str) -> int:
@@ -46,40 +46,40 @@ class Reader:
         return at
 
     def pull_struct(self, layout: struct.Struct, subject: str) -> tuple[Any, ...]:
-        """Return the fields of a fixed layout; `subject` names them in the error."""
+        """Return the fields of a fixed layout; `subject` names the fields in the error."""
         return layout.unpack_from(self._view, self._step(layout.size, subject))
 
     def pull_u8(self, subject: str) -> int:
-        """Return an unsigned 8-bit number; `subject` names it in the error."""
+        """Return an unsigned 8-bit number; `subject` names the field in the error."""
         return self._view[self._step(1, subject)]
 
     def pull_u32(self, subject: str) -> int:
-        """Return an unsigned 32-bit number; `subject` names it in the error."""
+        """Return an unsigned 32-bit number; `subject` names the field in the error."""
         value: int = _U32.unpack_from(self._view, self._step(4, subject))[0]
         return value
 
     def pull_u64(self, subject: str) -> int:
-        """Return an unsigned 64-bit number; `subject` names it in the error."""
+        """Return an unsigned 64-bit number; `subject` names the field in the error."""
         value: int = _U64.unpack_from(self._view, self._step(8, subject))[0]
         return value
 
     def pull_f32(self, subject: str) -> float:
-        """Return a 32-bit IEEE 754 number; `subject` names it in the error."""
+        """Return a 32-bit IEEE 754 number; `subject` names the field in the error."""
         value: float = _F32.unpack_from(self._view, self._step(4, subject))[0]
         return value
 
     def pull_bytes(self, size: int, subject: str) -> bytes:
-        """Return a copy of the next `size` bytes; `subject` names them in the error."""
+        """Return a copy of the next `size` bytes; `subject` names the bytes in the error."""
         at = self._step(size, subject)
         return bytes(self._view[at : at + size])
 
     def pull_view(self, size: int, subject: str) -> memoryview:
-        """Return the next `size` bytes without copying them; `subject` names them in the error."""
+        """Return the next `size` bytes without copying them; `subject` names the bytes in the error."""
         at = self._step(size, subject)
         return self._view[at : at + size]
 
     def pull_text(self, size: int, subject: str) -> str:
-        """Return the next `size` bytes as UTF-8 text."""
+        """Decode the next `size` bytes as UTF-8."""
         at = self._step(size, subject)
         try:
             return str(self._view[at : at + size], "utf-8")
@@ -87,11 +87,11 @@ class Reader:
             raise DecodeError(f"{subject} is not UTF-8", at + error.start) from None
 
     def pull_text8(self, subject: str) -> str:
-        """Return a text that follows its length in one byte; `subject` names it in the error."""
+        """Return a string that follows its length in one byte; `subject` names the field in the error."""
         return self.pull_text(self.pull_u8(f"the length of {subject}"), subject)
 
     def pull_text32(self, subject: str) -> str:
-        """Return a text that follows its length in four bytes; `subject` names it in the error."""
+        """Return a string that follows its length in four bytes; `subject` names the field in the error."""
         return self.pull_text(self.pull_u32(f"the length of {subject}"), subject)
 
     def pull_end(self, subject: str) -> None:
@@ -118,7 +118,7 @@ class Writer:
             raise InvalidInputError(f"{value} is not an unsigned {8 * size}-bit number") from None
 
     def push_u8(self, value: int) -> None:
-        """Append an unsigned 8-bit number; InvalidInputError if it is out of range, as in the following."""
+        """Append an unsigned 8-bit number; the methods for numbers raise InvalidInputError if a number is out of range."""
         self._push_int(value, 1)
 
     def push_u32(self, value: int) -> None:
@@ -130,7 +130,7 @@ class Writer:
         self._push_int(value, 8)
 
     def push_f32(self, value: float) -> None:
-        """Append a 32-bit IEEE 754 number; InvalidInputError if it is too large."""
+        """Append a 32-bit IEEE 754 number; InvalidInputError if the number is too large."""
         try:
             self._data += _F32.pack(value)
         except OverflowError:
@@ -141,18 +141,18 @@ class Writer:
         self._data += value
 
     def push_text(self, value: str) -> None:
-        """Append a text as UTF-8, without a length; InvalidInputError if UTF-8 cannot encode it, as in the following."""
+        """Append a string as UTF-8 without its length; the methods for strings raise InvalidInputError for lone surrogates."""
         try:
             self._data += value.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InvalidInputError(f"UTF-8 cannot encode character {error.start} of {value[:40]!r}") from None
 
     def push_text8(self, value: str) -> None:
-        """Append the length of a text in one byte and the text."""
+        """Append a string's length in one byte, followed by the string."""
         self._push_sized(value, 1)
 
     def push_text32(self, value: str) -> None:
-        """Append the length of a text in four bytes and the text."""
+        """Append a string's length in four bytes, followed by the string."""
         self._push_sized(value, 4)
 
     def _push_sized(self, value: str, size: int) -> None:
@@ -162,7 +162,7 @@ class Writer:
             self.push_text(value)
             length = len(self._data) - at - size
             if length >> (8 * size):
-                raise InvalidInputError(f"a text of {length} bytes does not fit a length of {size} bytes", where=repr(value[:40]))
+                raise InvalidInputError(f"text of {length} bytes does not fit a length of {size} bytes", where=repr(value[:40]))
         except InvalidInputError:
             del self._data[at:]
             raise

@@ -1,6 +1,6 @@
-"""Modules that register a dialect with codec/conversion: formats of higher layers.
+"""Modules of higher layers that register a dialect with codec/conversion.
 
-The package's root fills the list, so that this layer does not import upwards.
+The package's root fills the list, so that this layer does not import higher layers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages to and from the JSON transport of Iggy.
+"""Converts messages to Iggy's JSON transport and back.
 
     sent      {"partitioning": {"kind": "balanced" | "partition_id" | "messages_key", "value": base64},
                "messages": [{"id": 0, "payload": base64, "headers": HEADERS}, ...]}
@@ -6,10 +6,10 @@
                "timestamp": 1700000000000000, "id": 162, "checksum": 907060870, "headers": HEADERS, "payload": base64}, ...]}
     HEADERS   {"trace": {"kind": "string", "value": base64}, ...} or null
 
-A header's value is the base64 of its bytes in the binary transport, for every kind; kinds and states are given by name,
-unknown values as `unknown(n)`. Ids are integers of up to 128 bits, times microseconds since 1970 UTC.
-Headers that are absent, null or {} are the same: no headers. An object has no order and no repeats: a repeated key is an
-error, and the reserved headers `hs.key` and `hs.null` keep their meaning in any position (they are written first).
+A header's value is, for every kind, the base64 of its bytes in the binary transport. Kinds and states are names, or `unknown(n)`.
+Ids are integers of up to 128 bits; times are microseconds since 1970 UTC. Headers that are absent, null or {} mean no headers. A
+JSON object has neither order nor repeats, so a repeated key is an error, and the reserved headers `hs.key` and `hs.null` have
+their meaning in any position (they are written first).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JsonSend(NamedTuple):
 
 
 class JsonPoll(NamedTuple):
-    """The messages of a poll's reply, their partition, and its newest offset."""
+    """The messages of a poll response, their partition, and the partition's newest offset."""
 
     partition: int
     current_offset: int
@@ -55,17 +55,17 @@ class JsonPoll(NamedTuple):
 
 
 def encode_headers(headers: Headers, *, keep_last: bool = False) -> dict[str, Any] | None:
-    """Return headers as a JSON object, None for no headers.
+    """Encode headers as a JSON object; None if there are no headers.
 
     Raises:
-        HeaderError: a key repeats, which a JSON object cannot hold, or a value's kind exists only in another dialect.
+        HeaderError: a key repeats, which JSON objects do not allow, or a value's kind exists only in another dialect.
     """
     json_value: dict[str, Any] = {}
     for key, value in headers.items():
         if key in json_value and not keep_last:
             raise HeaderError(
-                f"the header {key!r} repeats, which a JSON object cannot hold",
-                advice="Send it through the binary transport, or convert with on_loss='drop', which keeps the last",
+                f"the header {key!r} occurs more than once, which a JSON object cannot represent",
+                advice="Use the binary transport, or convert with on_loss='drop', which keeps the last value",
             )
         if value.kind > 255:
             raise HeaderError(f"the JSON transport has no kind {value.kind_name}", where=f"header {key!r}")
@@ -74,16 +74,16 @@ def encode_headers(headers: Headers, *, keep_last: bool = False) -> dict[str, An
 
 
 def decode_headers(document: object, where: str = "headers") -> Headers:
-    """Return the headers of a decoded JSON value; none for None and {}. `where` is its path in the document, for errors."""
+    """Decode headers from a JSON object, null or {}. `where` is their path in the document, for errors."""
     if document is None:
         return Headers()
     if not isinstance(document, dict):
-        raise DecodeError(f"headers are an object or null, not {_name(document)}", 0, where=where)
+        raise DecodeError(f"headers must be an object or null, not {_name(document)}", 0, where=where)
     pairs = []
     for key, json_value in document.items():
         place = f"{where}[{key!r:.60}]"
         if not isinstance(json_value, dict) or not isinstance(json_value.get("kind"), str):
-            raise DecodeError("a header is an object with the name of a kind, and a value", 0, where=place)
+            raise DecodeError("a header must be an object with kind and value", 0, where=place)
         data = _decode_base64(json_value.get("value"), f"{place}.value")
         try:
             value = HeaderValue(parse_kind(json_value["kind"].lower()), data)  # Java clients write `String`
@@ -97,7 +97,7 @@ def decode_headers(document: object, where: str = "headers") -> Headers:
 
 
 def encode_sent(messages: Iterable[Message], partitioning: Partitioning | None = None) -> bytes:
-    """Return messages in the format of a send, balanced by default; HeaderError if JSON cannot represent a message's headers."""
+    """Encode messages as a send, with balanced partitioning by default; HeaderError if JSON cannot represent the headers."""
     where = partitioning if partitioning is not None else Partitioning.balanced()
     document = {
         "partitioning": {"kind": where.kind.name.lower(), "value": base64.b64encode(where.value).decode("ascii")},
@@ -107,11 +107,11 @@ def encode_sent(messages: Iterable[Message], partitioning: Partitioning | None =
 
 
 def decode_sent(data: BytesLike) -> JsonSend:
-    """Return the content of a send, a complete document in UTF-8; the DecodeError has the path of the fault."""
+    """Decode a send from a complete document in UTF-8; DecodeError names the path of a fault."""
     document = _decode_object(data)
     json_value = document.get("partitioning")
     if not isinstance(json_value, dict):
-        raise DecodeError("partitioning is an object with kind and value", 0, where="partitioning")
+        raise DecodeError("partitioning must be an object with kind and value", 0, where="partitioning")
     names = {kind.name.lower(): kind for kind in PartitioningKind}
     kind = json_value.get("kind")
     if not isinstance(kind, str) or kind not in names:
@@ -131,19 +131,19 @@ def decode_sent(data: BytesLike) -> JsonSend:
 
 
 def encode_polled(messages: Iterable[Message], partition: int, current_offset: int, *, keep_last: bool = False) -> bytes:
-    """Return messages in the format of a poll's reply.
+    """Encode messages as a poll response.
 
     Args:
-        keep_last: Whether to write only the last header of each key, as Iggy's servers do, instead of raising.
+        keep_last: Whether to write only the last header of each key, as Iggy servers do, instead of raising HeaderError.
 
     Raises:
-        InvalidInputError: a message has no offset or timestamp, or one out of range.
+        InvalidInputError: a message's offset or timestamp is missing or out of range.
         HeaderError: JSON cannot represent the headers of a message.
     """
     json_value = []
     for message in messages:
         if message.offset is None or message.timestamp is None:
-            raise InvalidInputError("a message without offset and timestamp was not polled", advice="Use encode_sent()")
+            raise InvalidInputError("the message has no offset or no timestamp, so it was not polled", advice="Use encode_sent()")
         offset, timestamp, checksum = message.offset, message.timestamp, message.checksum
         if not (0 <= offset <= _MAX_U64 and 0 <= timestamp <= _MAX_U64 and 0 <= checksum <= _MAX_U32):
             raise InvalidInputError(f"offset {offset}, timestamp {timestamp} or checksum {checksum} is out of range")
@@ -161,7 +161,7 @@ def encode_polled(messages: Iterable[Message], partition: int, current_offset: i
 
 
 def decode_polled(data: BytesLike, *, topic: str | None = None) -> JsonPoll:
-    """Return the content of a poll's reply, a complete document in UTF-8; the DecodeError has the path of the fault."""
+    """Decode a poll response from a complete document in UTF-8; DecodeError names the path of a fault."""
     document = _decode_object(data)
     partition = _read_number(document, "partition_id", _MAX_U32, "")
     current_offset = _read_number(document, "current_offset", _MAX_U64, "")
@@ -175,13 +175,13 @@ def decode_polled(data: BytesLike, *, topic: str | None = None) -> JsonPoll:
 def decode_message(
     document: object, *, topic: str | None = None, partition: int | None = None, where: str = "message"
 ) -> Message:
-    """Return the polled message of a decoded JSON object; `where` is its path in the document, for errors."""
+    """Convert a decoded JSON object to a polled message; `where` is its path in the document, for errors."""
     if not isinstance(document, dict):
-        raise DecodeError(f"a message is an object, not {_name(document)}", 0, where=where)
+        raise DecodeError(f"a message must be an object, not {_name(document)}", 0, where=where)
     key, headers, payload = _read_body(document, where)
     state = document.get("state")
     if not isinstance(state, str):
-        raise DecodeError(f"a state is a name, not {_name(state)}", 0, where=f"{where}.state")
+        raise DecodeError(f"a state must be a name, not {_name(state)}", 0, where=f"{where}.state")
     try:
         code = parse_state(state)
     except InvalidInputError as error:
@@ -234,17 +234,17 @@ def _read_body(document: dict[str, Any], where: str) -> tuple[bytes | None, Head
 def _decode_object(data: BytesLike) -> dict[str, Any]:
     document = decode_json(bytes(data))
     if not isinstance(document, dict):
-        raise DecodeError(f"messages in JSON are one object, not {_name(document)}", 0)
+        raise DecodeError(f"messages in JSON must be one object, not {_name(document)}", 0)
     return document
 
 
 def _messages_of(document: dict[str, Any]) -> list[dict[str, Any]]:
     messages = document.get("messages")
     if not isinstance(messages, list):
-        raise DecodeError(f"messages are a list, not {_name(messages)}", 0, where="messages")
+        raise DecodeError(f"messages must be a list, not {_name(messages)}", 0, where="messages")
     for number, item in enumerate(messages):
         if not isinstance(item, dict):
-            raise DecodeError(f"a message is an object, not {_name(item)}", 0, where=f"messages[{number}]")
+            raise DecodeError(f"a message must be an object, not {_name(item)}", 0, where=f"messages[{number}]")
     return messages
 
 
@@ -254,21 +254,21 @@ def _read_number(document: dict[str, Any], name: str, most: int, where: str, def
         value = default
     if type(value) is not int or not 0 <= value <= most:
         place = f"{where}.{name}" if where else name
-        raise DecodeError(f"{name} is an unsigned {most.bit_length()}-bit number, not {value!r:.50}", 0, where=place)
+        raise DecodeError(f"{name} must be an unsigned {most.bit_length()}-bit number, not {value!r:.50}", 0, where=place)
     return value
 
 
 def _decode_base64(text: object, where: str) -> bytes:
     if not isinstance(text, str):
-        raise DecodeError(f"bytes are base64 text, not {_name(text)}", 0, where=where)
+        raise DecodeError(f"bytes must be a base64 string, not {_name(text)}", 0, where=where)
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise DecodeError("bytes that are not base64", 0, where=where) from None
+        raise DecodeError("the bytes are not valid base64", 0, where=where) from None
 
 
 def _error_with_status(error: HeadstreamError, where: str, status: int) -> DecodeError:
-    """Return the error for a well-formed but invalid value, with its Iggy status."""
+    """Return the error for a well-formed but invalid value, with Iggy's status code."""
     invalid = DecodeError(error.what, 0, where=where, advice=error.advice)
     invalid.status = status
     return invalid

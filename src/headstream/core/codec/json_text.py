@@ -1,7 +1,7 @@
-"""Strict JSON encoding and decoding: a value that would be changed or lost is an error.
+"""Strict JSON encoding and decoding: a value that would be changed or lost causes an error.
 
-Python reads a number with a point or an exponent as a double, which keeps 15 to 17 of its digits. If a number can be meant for
-another type, `decimals` keeps all of them, as a Decimal; encode_json() and dump_json() write it back digit by digit.
+Python reads a number with a decimal point or an exponent as a double, which keeps 15 to 17 digits. With `decimals`, such a number
+becomes a Decimal, which keeps all digits; encode_json() and dump_json() write the same digits.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _SIGNED_ZERO: Final = re.compile(r"-0(?![\d.eE])", re.ASCII)
 
 
 def decode_json(data: bytes, *, decimals: bool = False) -> Any:
-    """Return the JSON document of the given bytes.
+    """Decode a JSON document.
 
     Args:
-        decimals: Whether numbers with a point or an exponent, and the number -0, are a Decimal with all their digits, instead of
-            a float.
+        decimals: Whether numbers with a decimal point or an exponent, and the number -0, become a Decimal with all digits instead
+            of a float.
 
     Raises:
-        DecodeError: not JSON, not UTF-8 (lone surrogates included), a repeated member of an object (a dict would lose
-            one), or a number out of Python's range.
+        DecodeError: the bytes are not JSON or not UTF-8 (lone surrogates are invalid), an object repeats a member, or a number is
+            out of Python's range.
     """
     try:
         text = data.decode()
@@ -41,7 +41,7 @@ def decode_json(data: bytes, *, decimals: bool = False) -> Any:
     except json.JSONDecodeError as error:
         raise DecodeError(f"the text is not JSON: {error.msg}", len(text[: error.pos].encode())) from None
     except UnicodeEncodeError:
-        raise DecodeError("the JSON contains half of a surrogate pair, which is not a character", 0) from None
+        raise DecodeError("the JSON contains a lone surrogate, which is not a character", 0) from None
     except ValueError as error:
         raise DecodeError(f"the JSON cannot be decoded without loss: {error}", 0) from None
     except RecursionError:
@@ -50,10 +50,10 @@ def decode_json(data: bytes, *, decimals: bool = False) -> Any:
 
 
 def encode_json(document: Any) -> bytes:
-    """Return a document as compact UTF-8 JSON, with its members in order.
+    """Encode a document as compact JSON in UTF-8; members keep their order.
 
     Raises:
-        InvalidInputError: it contains a value of another type, a NaN or infinity, or half of a surrogate pair.
+        InvalidInputError: the document contains a value of another type, a NaN or infinity, or half of a surrogate pair.
     """
     try:
         try:
@@ -65,11 +65,11 @@ def encode_json(document: Any) -> bytes:
 
 
 def dump_json(document: Any, *, separators: tuple[str, str] | None = None, indent: int | None = None) -> str:
-    """Return a document as JSON text, as json.dumps() does, with every digit of a Decimal.
+    """Return a document as JSON text, as json.dumps() does, but write every digit of a Decimal.
 
     Raises:
-        TypeError: it contains another type.
-        ValueError: it contains a NaN or infinity, or half of a surrogate pair beside a Decimal.
+        TypeError: the document contains a value of another type.
+        ValueError: the document contains a NaN or infinity, or a Decimal and half of a surrogate pair.
     """
     numbers: list[str] = []
 
@@ -77,7 +77,7 @@ def dump_json(document: Any, *, separators: tuple[str, str] | None = None, inden
         if not isinstance(value, Decimal):
             raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
         if not value.is_finite():
-            raise ValueError(f"{value} is not JSON")
+            raise ValueError(f"{value} is not valid JSON")
         numbers.append(str(value))
         return _PLACE
 
@@ -86,7 +86,7 @@ def dump_json(document: Any, *, separators: tuple[str, str] | None = None, inden
         return text
     first, *rest = text.split(f'"{_PLACE}"')
     if len(rest) != len(numbers):
-        raise ValueError("half of a surrogate pair is not a character")
+        raise ValueError("a lone surrogate is not a character")
     return first + "".join(number + part for number, part in zip(numbers, rest, strict=True))
 
 
@@ -117,12 +117,12 @@ def _exact_int(text: str) -> int | Decimal:
 
 
 def _decoder_of(text: str) -> json.JSONDecoder:
-    """Return a decoder of numbers as Decimals: with a call per whole number only where a number can be -0."""
+    """Return a decoder that reads numbers as Decimals. It calls a function per integer only if the text can contain -0."""
     return _SIGNED_ZERO_DECODER if _SIGNED_ZERO.search(text) else _EXACT_DECODER
 
 
 def _constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not JSON")
+    raise ValueError(f"{text} is not valid JSON")
 
 
 # Created once: creating one takes as long as a small document.

@@ -1,7 +1,7 @@
-"""Whether the kernels run compiled or interpreted.
+"""Determines whether the kernels run compiled or interpreted.
 
-`HEADSTREAM_INTERPRETED=1` in the environment runs every module from its Python source, even if a compiled module exists:
-for debugging, for comparisons, or to avoid a faulty build.
+The environment variable `HEADSTREAM_INTERPRETED=1` runs every module from its Python source, even if a compiled module exists.
+This is for debugging, for comparisons, or to avoid a faulty build.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ _has_warned = False
 
 
 class InterpretedFinder:
-    """Finds the modules of headstream by their Python source, ignoring compiled files.
+    """Finds the Python sources of the modules of headstream, and ignores compiled files.
 
-    It is an importlib.abc.MetaPathFinder, without that base class: importing it would take a quarter of `import headstream`.
+    It is an importlib.abc.MetaPathFinder without this base class, whose import would take a quarter of the time of `import
+    headstream`.
     """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a module's source, or None for other modules and for packages."""
+        """Return the spec of a module's source, or None for packages and modules outside of headstream."""
         if not fullname.startswith(_PREFIX) or path is None:
             return None
         source = importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES
@@ -45,7 +46,7 @@ def _is_requested() -> bool:
 
 
 def choose() -> None:
-    """Run all modules interpreted if the environment asks for it; EnvironmentSetupError in a Python without its GIL."""
+    """Run all modules interpreted if the environment requests this; EnvironmentSetupError if Python runs without the GIL."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise EnvironmentSetupError(
             "Headstream cannot run in a free-threaded Python without the GIL",
@@ -79,7 +80,7 @@ def compiled() -> bool:
 
 
 def describe() -> str:
-    """Return one line for `--version`: whether the kernels are compiled, and the instructions for checksums."""
+    """Return the line for `--version`: whether the kernels are compiled, and which instructions compute checksums."""
     from headstream.core.codec.batch import checksum
 
     if not compiled():

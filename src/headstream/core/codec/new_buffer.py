@@ -1,4 +1,4 @@
-"""Memory for bytes that are about to be read, compiled."""
+"""Allocates memory for bytes that are about to be read; compiled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ else:
 def new_buffer(size: int) -> bytearray:
     """Return a buffer whose bytes are undefined until they are written.
 
-    Allocating a buffer of zeros with bytearray(size) writes all its pages, which takes longer than reading as many
-    bytes from a socket or a cached file.
+    bytearray(size) writes zeros to all pages of a buffer, which takes longer than reading the same number of bytes from a socket
+    or a cached file.
     """
     return c.new_bytes(size)

@@ -1,11 +1,11 @@
-"""The id that a schema registry assigned to the schema of a payload or a key: before it, or in a header of the message.
+"""Reads the id of a schema in a schema registry, which is stored before a payload or key, or in a header.
 
-    00 | number int32, big-endian        a number, also before the payload
+    00 | number int32, big-endian        a number
     01 | 16 bytes                        a GUID
 
-Serializers of Confluent's clients write the same bytes before a payload, or into the headers `__key_schema_id` and
-`__value_schema_id`, and leave the payload unchanged. As in their deserializers, a header has precedence. The bytes after an id in
-a header (the message indexes of Protobuf) are skipped.
+Serializers of Confluent's clients write these bytes before a payload, or into the headers `__key_schema_id` and
+`__value_schema_id`. As in Confluent's deserializers, a header has precedence. The bytes after an id in a header (the message
+indexes of Protobuf) are skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SchemaId(NamedTuple):
     """The id of a schema: a number, or a GUID.
 
     Args:
-        begin: The position in the payload, or the key, at which the value begins: 0 for an id in a header.
+        begin: Position in the payload or key at which the value begins; 0 for an id in a header.
     """
 
     number: int | None
@@ -33,7 +33,7 @@ class SchemaId(NamedTuple):
     begin: int
 
     def to_bytes(self) -> bytes:
-        """Return the id in the form of a header."""
+        """Encode the id for a header."""
         return b"\0" + (self.number or 0).to_bytes(4, "big") if self.guid is None else b"\1" + uuid.UUID(self.guid).bytes
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class SchemaId(NamedTuple):
 
 
 def read_schema_id(data: bytes) -> SchemaId | None:
-    """Return the id that bytes begin with, None if they begin with neither form."""
+    """Return the id at the beginning of bytes; None if they do not begin with an id."""
     if len(data) >= _NUMBER_BYTES and data[0] == 0:
         return SchemaId(int.from_bytes(data[1:_NUMBER_BYTES], "big"), None, _NUMBER_BYTES)
     if len(data) >= _GUID_BYTES and data[0] == 1:
@@ -50,7 +50,7 @@ def read_schema_id(data: bytes) -> SchemaId | None:
 
 
 def find_schema_id(data: bytes, headers: Headers, *, is_key: bool = False) -> SchemaId | None:
-    """Return the id of a value's schema: from the last header of its name, or the bytes before the value; else None."""
+    """Return the schema id of a value, from the last header with its name or the bytes before the value, or None."""
     named = headers.getall(KEY_SCHEMA_HEADER if is_key else VALUE_SCHEMA_HEADER)
     found = read_schema_id(named[-1].data) if named else None
     if found is not None:

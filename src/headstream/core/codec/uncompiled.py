@@ -1,6 +1,6 @@
-"""The `cython` module of the kernels when they run interpreted, and for type checkers always.
+"""Replaces the module `cython` when kernels run interpreted, and for type checkers.
 
-C types are the corresponding Python types, decorators return their argument.
+C types are the corresponding Python types; decorators return their argument.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 def declare(kind: object, value: _T) -> _T:
-    """Return the value of a number that is a C variable in compiled code."""
+    """Return the value; in compiled code the number is a C variable."""
     return value
 
 
@@ -51,7 +51,7 @@ def exceptval(value: object = None, *, check: builtins.bool = True) -> Callable[
 
 
 class _Nogil:
-    """Both `@cython.nogil` and `with cython.nogil:`; interpreted code holds the GIL."""
+    """Implements `@cython.nogil` and `with cython.nogil:`, which have no effect in interpreted code."""
 
     def __call__(self, function: _F) -> _F:
         return function

@@ -1,14 +1,14 @@
-"""The checksums of the interpreted kernels: the same names and meaning as in checksums.h.
+"""The checksums of the interpreted kernels, with the names and meanings of checksums.h.
 
-CRC-32 is zlib's. The standard library has no CRC-32C, and a table-driven loop reaches 15 MB/s, so the bytes
-are read as one long integer, a polynomial over GF(2) whose first bit is the highest power, and shortened
-before the table is used. Castagnoli's polynomial P divides
+CRC-32 is computed by zlib. The standard library has no CRC-32C, and a table-driven loop reaches only 15 MB/s. Therefore the bytes
+are read as one long integer, a polynomial over GF(2) whose first bit is the highest power, and the polynomial is shortened before
+the table is used. Castagnoli's polynomial P divides
 
     x^6777 + x^484 + x^100 + 1    and    x^290 + x^136 + x^113 + x^107 + x^32 + 1
 
-so x^6777 can be replaced by the sum of the other three; and as squaring is linear over GF(2), the same
-holds with all exponents doubled, any number of times. Each such step removes about half of the remaining bits with
-a few shifts and exclusive ors of long integers.
+so x^6777 can be replaced by the sum of the other three terms. Squaring is linear over GF(2), so the same holds with all exponents
+doubled any number of times. Each step removes about half of the remaining bits with a few shifts and exclusive ors of long
+integers.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _TABLE: Final = _build_table()
 
 
 def crc32_from(p: memoryview, at: int, size: int, value: int) -> int:
-    """Return the CRC-32 of `size` bytes after bytes whose CRC-32 is `value`."""
+    """Return the CRC-32 of `size` bytes that continue bytes with the CRC-32 `value`."""
     return zlib.crc32(p[at : at + size], value)
 
 
 def crc32c_from(p: memoryview, at: int, size: int, value: int) -> int:
-    """Return the CRC-32C of `size` bytes after bytes whose CRC-32C is `value`."""
+    """Return the CRC-32C of `size` bytes that continue bytes with the CRC-32C `value`."""
     rest: bytes | memoryview = p[at : at + size]
     state = value ^ 0xFFFFFFFF
     if size >= 64:
@@ -64,7 +64,7 @@ def copy_crc32(target: memoryview, at: int, source: memoryview, start: int, size
 
 
 def xxh3_from(p: memoryview, at: int, size: int) -> int:
-    """Return the XXH3 of 64 bits, seed 0, of `size` bytes."""
+    """Return the 64-bit XXH3 of `size` bytes, with seed 0."""
     return xxhash.xxh3_64_intdigest(p[at : at + size])
 
 
@@ -87,5 +87,5 @@ def _shorten(number: int, bits: int, terms: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _removable(bits: int, highest: int, second: int, doublings: int) -> tuple[int, int]:
-    """Return the number of bits (full bytes) that a step removes with exponents doubled `doublings` times, and `doublings`."""
+    """Return the number of bits, in full bytes, that a step with exponents doubled `doublings` times removes, and `doublings`."""
     return min(bits - (highest << doublings), (highest - second) << doublings) & ~7, doublings

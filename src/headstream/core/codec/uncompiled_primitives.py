@@ -1,7 +1,7 @@
-"""The primitives of the interpreted kernels: the same names and meaning as in primitives.h.
+"""The primitives of the interpreted kernels, with the names and meanings of primitives.h.
 
-A kernel imports this module as `c` when it runs interpreted, and primitives.pxd as `c` when it is compiled.
-A pointer is a memoryview of unsigned bytes here, and `at` counts from its first byte.
+An interpreted kernel imports this module as `c`; a compiled kernel imports primitives.pxd as `c`. A pointer is a memoryview of
+unsigned bytes here, and `at` is a position in the memoryview.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ _MASK64: Final = (1 << 64) - 1
 
 
 def load16(p: memoryview, at: int) -> int:
-    """Return the unsigned 16-bit number at a byte."""
+    """Return the unsigned 16-bit number at a byte position."""
     value: int = _unpack16(p, at)[0]
     return value
 
 
 def is_null(validity: memoryview, some_null: bool, i: int) -> bool:
-    """Return whether value i of a column is null, by its validity bitmap (Arrow's); without nulls the bitmap can be empty."""
+    """Return whether value i of a column is null in Arrow's validity bitmap, which can be empty if no value is null."""
     return some_null and not validity[i >> 3] >> (i & 7) & 1
 
 
 def load32(p: memoryview, at: int) -> int:
-    """Return the unsigned 32-bit number at a byte."""
+    """Return the unsigned 32-bit number at a byte position."""
     value: int = _unpack32(p, at)[0]
     return value
 
 
 def load64(p: memoryview, at: int) -> int:
-    """Return the unsigned 64-bit number at a byte."""
+    """Return the unsigned 64-bit number at a byte position."""
     value: int = _unpack64(p, at)[0]
     return value
 
 
 def load64_signed(p: memoryview, at: int) -> int:
-    """Return the signed 64-bit number at a byte."""
+    """Return the signed 64-bit number at a byte position."""
     value: int = _unpack64_signed(p, at)[0]
     return value
 
@@ -75,7 +75,7 @@ def store64_signed(p: memoryview, at: int, value: int) -> None:
 
 
 def load_float32(p: memoryview, at: int) -> float:
-    """Return the 32-bit float at a byte."""
+    """Return the 32-bit float at a byte position."""
     value: float = _F32.unpack_from(p, at)[0]
     return value
 
@@ -101,18 +101,18 @@ def fill(target: memoryview, at: int, value: int, size: int) -> None:
 
 
 def equal(a: memoryview, at: int, b: memoryview, start: int, size: int) -> bool:
-    """Return whether two pieces of `size` bytes are the same."""
+    """Return whether two ranges of `size` bytes are equal."""
     return a[at : at + size] == b[start : start + size]
 
 
 def compare(a: memoryview, at: int, a_size: int, b: memoryview, start: int, b_size: int) -> int:
-    """Return a number below 0, 0 or above 0 if the first text sorts before, equals or sorts after the second."""
+    """Return a negative number, 0 or a positive number if the first text sorts before, equals or sorts after the second."""
     first, second = bytes(a[at : at + a_size]), bytes(b[start : start + b_size])
     return (first > second) - (first < second)
 
 
 def utf8_size(p: memoryview, at: int, size: int) -> int:
-    """Return the number of valid UTF-8 bytes from `at`: `size` if all are."""
+    """Return the number of valid UTF-8 bytes from `at` on; `size` if all bytes are valid."""
     try:
         str(p[at : at + size], "utf-8")
     except UnicodeDecodeError as error:
@@ -121,23 +121,23 @@ def utf8_size(p: memoryview, at: int, size: int) -> int:
 
 
 def kind_width(kind: int) -> int:
-    """Return the width in bytes of a kind's values: -1 any, -2 for an unknown kind."""
+    """Return the width of a kind's values in bytes; -1 for variable width, -2 for an unknown kind."""
     return _WIDTHS.get(kind, -2)
 
 
 def note_fault(notes: memoryview, code: int, at: int, need: int, have: int) -> int:
-    """Note a fault with its position, the needed and the present bytes; return it as a negative number."""
+    """Record a fault with its position and the numbers of needed and available bytes; return the fault as a negative number."""
     _pack_fault(notes, 0, at, need, have)
     return -code
 
 
 def store_head(p: memoryview, at: int, offset: int, state: int, timestamp: int, id_low: int, id_high: int, crc: int) -> None:
-    """Write a stored message up to the size of its headers: offset, state, timestamp, id and checksum."""
+    """Write the beginning of a stored message, before the size of the headers: offset, state, timestamp, id and checksum."""
     _pack_head(p, at, offset, state, timestamp, id_low, id_high, crc)
 
 
 def store_uuid(target: memoryview, at: int, source: memoryview, start: int) -> None:
-    """Write 36 characters: the UUID whose 16 bytes are at `start`."""
+    """Write the UUID whose 16 bytes are at `start`, as 36 characters."""
     text = source[start : start + 16].hex()
     target[at : at + 36] = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}".encode()
 
@@ -150,12 +150,12 @@ def store_decimal(target: memoryview, at: int, source: memoryview, start: int, i
 
 
 def compare_keys(p: memoryview, a: int, b: int) -> int:
-    """Return a number below 0, 0 or above 0 if the key at `a` sorts before, equals or sorts after the key at `b`."""
+    """Return a negative number, 0 or a positive number if the key at `a` sorts before, equals or sorts after the key at `b`."""
     return compare(p, a, load32(p, a - 4), p, b, load32(p, b - 4))
 
 
 def sort_keys(p: memoryview, entries: memoryview, count: int) -> None:
-    """Sort positions of keys by key, bytewise; equal keys stay in order."""
+    """Sort positions of keys by key, bytewise; equal keys keep their order."""
     if count < 2:
         return
     layout = struct.Struct(f"<{count}q")
@@ -164,7 +164,7 @@ def sort_keys(p: memoryview, entries: memoryview, count: int) -> None:
 
 
 def after(p: memoryview, at: int) -> memoryview:
-    """Return the bytes from a byte position on."""
+    """Return a pointer to the bytes from a byte position on."""
     return p[at:]
 
 
@@ -177,7 +177,7 @@ def mix64(state: int) -> int:
 
 
 def uuid_time(time_ms: int) -> int:
-    """Return the first half of a UUID of version 7 without its random bits: 48 bits of milliseconds, and the 7."""
+    """Return the first half of a version 7 UUID without random bits: 48 bits of milliseconds, and the version."""
     return int.from_bytes((time_ms & 0xFFFF_FFFF_FFFF).to_bytes(6, "big") + b"\x70", "little")
 
 

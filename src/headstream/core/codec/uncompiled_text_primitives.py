@@ -1,6 +1,6 @@
-"""Numbers as decimal text for the interpreted kernels: the same names and meaning as in text_primitives.h.
+"""Converts numbers to decimal text and back in the interpreted kernels, with the names and meanings of text_primitives.h.
 
-A pointer is a memoryview of unsigned bytes here, and `at` counts from its first byte.
+A pointer is a memoryview of unsigned bytes here, and `at` is a position in the memoryview.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import struct
 
 
 def parse_float(p: memoryview, at: int, size: int) -> float:
-    """Return the double nearest to a decimal text of at most 63 characters; infinite if it is out of range."""
+    """Return the double nearest to a decimal text of at most 63 characters; infinity if the number is out of range."""
     return float(bytes(p[at : at + size]))
 
 
@@ -22,13 +22,13 @@ def write_float(target: memoryview, to: int, value: float) -> int:
 
 
 def load_float64(p: memoryview, at: int) -> float:
-    """Return the 64-bit float at a byte."""
+    """Return the 64-bit float at a byte position."""
     value: float = struct.unpack_from("<d", p, at)[0]
     return value
 
 
 def is_beyond_float32(value: float) -> bool:
-    """Return whether a double is finite and out of the range of single precision."""
+    """Return whether a double is finite but out of the range of single precision."""
     try:
         struct.pack("<f", value)
     except OverflowError:
@@ -37,7 +37,7 @@ def is_beyond_float32(value: float) -> bool:
 
 
 def parse_whole(target: memoryview, to: int, p: memoryview, at: int, size: int, width: int, is_signed: bool) -> bool:
-    """Write a whole number, an optional minus and 1 to 39 digits, in `width` bytes; return whether it fits."""
+    """Parse an optional minus sign and 1 to 39 digits, and write the integer in `width` bytes; return whether it fits."""
     try:
         target[to : to + width] = int(bytes(p[at : at + size])).to_bytes(width, "little", signed=is_signed)
     except OverflowError:
@@ -46,7 +46,7 @@ def parse_whole(target: memoryview, to: int, p: memoryview, at: int, size: int, 
 
 
 def write_whole(target: memoryview, to: int, p: memoryview, at: int, width: int, is_signed: bool) -> int:
-    """Write a whole number of `width` little-endian bytes as text of at most 40 characters; return its length."""
+    """Write an integer of `width` little-endian bytes as text of at most 40 characters; return the length of the text."""
     text = str(int.from_bytes(p[at : at + width], "little", signed=is_signed)).encode()
     target[to : to + len(text)] = text
     return len(text)

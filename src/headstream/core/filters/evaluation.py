@@ -1,9 +1,9 @@
-"""Evaluates a filter on a decoded message, as core/codec/batch/stored/filter_scan.py does on a stored message.
+"""Evaluates a filter for a decoded message, as core/codec/batch/stored/filter_scan.py does for a stored message.
 
-A truth value is FALSE, TRUE, UNKNOWN (SQL's, of a comparison with NULL) or FAILED: of a comparison of values that cannot be
-compared, such as a number with a string. AND is the greatest of its parts, unless one is FALSE; OR the greatest, unless one is
-TRUE; NOT exchanges FALSE and TRUE. So FAILED is treated like UNKNOWN but is never hidden by it, and the result does not depend on
-the order of evaluation.
+A truth value is FALSE, TRUE, UNKNOWN (as in SQL, the result of a comparison with NULL) or FAILED (the result of comparing values
+that cannot be compared, such as a number and a string). AND is FALSE if any part is FALSE, otherwise the greatest part. OR is
+TRUE if any part is TRUE, otherwise the greatest part. NOT exchanges FALSE and TRUE. FAILED is treated like UNKNOWN but has
+precedence over it, so the result does not depend on the order of evaluation.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FAILED: Final = 3
 
 
 class _Opaque:
-    """A value of a kind that this version does not know: not null, and not comparable."""
+    """A value of a kind unknown to this version: it is not null, and cannot be compared."""
 
 
 _OPAQUE: Final = _Opaque()
@@ -90,7 +90,7 @@ def _like(value: _Value, pattern: bytes) -> int:
 
 
 def is_like(text: bytes, pattern: bytes) -> bool:
-    """Return whether a text matches the pattern of a Like."""
+    """Return whether a string matches the pattern of a Like."""
     return _compiled(pattern).fullmatch(text) is not None
 
 
@@ -101,7 +101,7 @@ def _truth_of(value: _Value) -> int:
 
 
 def find_failure(expression: Expression, message: ReceivedMessage) -> str:
-    """Return why a typed expression fails for a message: the headers that it compares, with their kinds."""
+    """Return why a typed expression fails for a message: the headers that cannot be compared, with their kinds."""
     match expression:
         case And(parts) | Or(parts):
             return next(find_failure(part, message) for part in parts if evaluate(part, message) == FAILED)
@@ -168,7 +168,7 @@ _FIELDS: Final[dict[Field, Callable[[ReceivedMessage], _Value]]] = {
 
 
 def compare_values(test: str, left: bool | int | float | bytes, right: bool | int | float | bytes) -> int:
-    """Return the truth value of a comparison of two values: FALSE, TRUE, or FAILED if they have different types."""
+    """Return the truth value of a comparison of two values: FALSE, TRUE, or FAILED if the values have different types."""
     return _compare(test, left, right)
 
 
@@ -184,7 +184,7 @@ def _compare(test: str, left: _Value, right: _Value) -> int:
 
 
 def _order(left: _Value, right: _Value) -> float | None:
-    """Return a number below 0, 0 or above 0; NaN if one of them is; None if they cannot be compared."""
+    """Return the order of two values as a number below, equal to or above 0; NaN if either is NaN; None if there is no order."""
     if isinstance(left, bool) and isinstance(right, bool):
         return left - right
     if isinstance(left, bytes) and isinstance(right, bytes):
@@ -198,9 +198,10 @@ def _order(left: _Value, right: _Value) -> float | None:
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: bytes) -> re.Pattern[bytes]:
-    """Return a regular expression; a character is a byte and the continuation bytes after it.
+    """Return the regular expression for a pattern; a character is a byte with its continuation bytes.
 
-    The part after an ANY_CHARACTERS is searched once, from the left, so that the time is at most the product of both lengths.
+    The part after an ANY_CHARACTERS is searched once, from the left, so the time is at most proportional to the product of both
+    lengths.
     """
     one = rb"[\x00-\xff][\x80-\xbf]*+"
     first, *others = (

@@ -1,4 +1,4 @@
-"""The expression tree of a filter, and the fields of a message that it can name."""
+"""The expression tree of a filter, and the fields of a message that a filter can name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LiteralValue: TypeAlias = None | bool | int | float | bytes
 
 
 class ValueType(enum.Enum):
-    """The types that can be compared with each other, by their names in errors."""
+    """The types of values; only values of the same type can be compared. The values are the names of the types in errors."""
 
     NUMBER = "a number"
     BOOLEAN = "a boolean"
@@ -20,7 +20,7 @@ class ValueType(enum.Enum):
 
 
 class Field(enum.Enum):
-    """A field of a message, by its name in a filter."""
+    """A field of a message; the values are the names in a filter."""
 
     OFFSET = "_offset"
     TIMESTAMP = "_timestamp"
@@ -35,7 +35,7 @@ FIELD_TYPES: Final = {field: ValueType.TEXT if field is Field.KEY else ValueType
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A literal; a quoted text compared with such a field can be a state, a time or an id. `at` is the character, from 0."""
+    """A literal, at character `at`; a quoted string compared with a field can be a state, a time or an id."""
 
     value: LiteralValue
     at: int
@@ -45,7 +45,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The last value of a header."""
+    """The last value of a header in a message."""
 
     name: str
     at: int
@@ -80,7 +80,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Whether a value equals one of a list."""
+    """Whether a value equals one of the values in a list."""
 
     operand: Operand
     choices: tuple[Literal, ...]
@@ -88,7 +88,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """Whether a text matches a pattern: UTF-8, in which 0xFF stands for any characters and 0xFE for any one character."""
+    """Whether a string matches a pattern in UTF-8, in which 0xFF matches any characters and 0xFE matches one character."""
 
     operand: Operand
     pattern: bytes
@@ -110,14 +110,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Two or more expressions, all true."""
+    """Whether all of two or more expressions are true."""
 
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Two or more expressions, one of them true."""
+    """Whether at least one of two or more expressions is true."""
 
     parts: tuple[Expression, ...]
 

@@ -1,4 +1,4 @@
-"""Filter: a parsed filter, with its program and its policy for messages that it cannot be applied to."""
+"""Filter: a parsed filter with its program, and the policy for messages to which it cannot be applied."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 
 
 class OnFilterError(enum.Enum):
-    """Policy for a message for which a filter compares values that cannot be compared, as a number with a text."""
+    """The handling of a message to which a filter cannot be applied, for example because it compares a number with a string."""
 
     SKIP = "skip"
     DELIVER = "deliver"
@@ -37,7 +37,7 @@ _CODES: Final = {OnFilterError.SKIP: 0, OnFilterError.DELIVER: 1, OnFilterError.
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter. Created by parse_filter()."""
+    """A parsed filter, created by parse_filter()."""
 
     text: str
     on_error: OnFilterError
@@ -46,16 +46,16 @@ class Filter:
 
     @property
     def headers(self) -> tuple[str, ...]:
-        """The names of the headers that it reads, in order."""
+        """The names of the headers that the filter reads, in order."""
         return tuple(dict.fromkeys(each.name for each in operands_of(self.expression) if isinstance(each, Header)))
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names of the fields that it reads, in order."""
+        """The names of the fields that the filter reads, in order."""
         return tuple(dict.fromkeys(each.field.value for each in operands_of(self.expression) if isinstance(each, FieldOf)))
 
     def with_states(self, states: frozenset[int] | None) -> Filter:
-        """Return a filter that matches only messages in the given states, and cannot fail for other messages."""
+        """Return a filter that matches only messages in the given states, and does not fail for messages in other states."""
         if states is None:
             return self
         codes = tuple(Literal(code, 0, str(code)) for code in sorted(states))
@@ -63,15 +63,15 @@ class Filter:
         return replace(self, expression=expression, program=compile_expression(expression))
 
     def select(self, stored: BytesLike, count: int, size_bytes: int) -> Matches:
-        """Return the messages that match: at most `count`, approximately `size_bytes`, at least one."""
+        """Return matching messages: at most `count` and approximately `size_bytes`, but at least one message."""
         return filter_stored(stored, self.program, count, size_bytes, on_failure=_CODES[self.on_error])
 
     def may_match(self, messages: MessagesSummary) -> bool:
-        """Return whether it can match, or fail for, a message of a summary."""
+        """Return whether the filter can match or fail for a message of the summarized messages."""
         return may_match(self.expression, messages)
 
     def examine(self, message: ReceivedMessage) -> tuple[bool, bool]:
-        """Return whether a decoded message is delivered, and whether the filter cannot be applied to it (or HeaderError)."""
+        """Return whether to deliver a decoded message, and whether the filter could not be applied; can raise HeaderError."""
         truth = evaluate(self.expression, message)
         if truth != FAILED:
             return truth == TRUE, False
@@ -80,16 +80,16 @@ class Filter:
         return self.on_error is OnFilterError.DELIVER, True
 
     def failure_of(self, stored: BytesLike) -> HeaderError:
-        """Return the error for the first of the given stored messages, to which the filter cannot be applied."""
+        """Return the error for the first stored message, to which the filter cannot be applied."""
         return self.failure(decode_polled(filter_stored(stored, _ALL.program, 1, 1).data)[0])
 
     def failure(self, message: ReceivedMessage) -> HeaderError:
-        """Return the error for a message that the filter cannot be applied to."""
+        """Return the error for a message to which the filter cannot be applied."""
         return HeaderError(
             f"the filter cannot be applied to the message at offset {message.offset}: "
             f"{find_failure(self.expression, message)} which cannot be compared",
             where=f"offset {message.offset}",
-            advice=f"Skip it with offset {message.offset + 1}, or use on_filter_error skip or deliver",
+            advice=f"Continue at offset {message.offset + 1}, or set on_filter_error to skip or deliver",
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -97,20 +97,20 @@ class Filter:
 
 
 def parse_filter(text: str, on_error: str = "skip") -> Filter:
-    """Return the filter of a text.
+    """Parse a filter.
 
     Args:
-        text: A condition, as in `attempt >= 3 AND source IN ('web', 'app')`.
-        on_error: `skip`, `deliver` or `raise`: how a message is treated whose values cannot be compared.
+        text: A condition, for example `attempt >= 3 AND source IN ('web', 'app')`.
+        on_error: What to do with a message whose values cannot be compared: `skip`, `deliver` or `raise`.
 
     Raises:
-        InvalidInputError: the text is not a filter; the error names the character.
-        InvalidOptionError: `on_error` has another value.
+        InvalidInputError: the text is not a valid filter; the error shows the position.
+        InvalidOptionError: `on_error` is invalid.
     """
     if on_error not in _POLICIES:
-        raise InvalidOptionError(f"on_filter_error is {on_error!r}", advice=f"Use one of {', '.join(_POLICIES)}")
+        raise InvalidOptionError(f"on_filter_error must be one of {', '.join(_POLICIES)}, not {on_error!r}")
     if not isinstance(text, str):
-        raise InvalidInputError(f"a filter is {text!r}", advice="Pass a string, as in \"attempt >= 3 AND source = 'web'\"")
+        raise InvalidInputError(f"a filter must be a string, not {text!r}", advice="Pass a string such as 'attempt >= 3'")
     return _parse(text, on_error)
 
 
@@ -125,11 +125,10 @@ _ALL: Final = parse_filter("TRUE")
 
 
 def check_states(found: Filter, states: frozenset[int] | None) -> Filter:
-    """Return a filter for messages in states (None for all); InvalidOptionError if it names `_state` but gets only available
-    messages."""
+    """Return the filter; InvalidOptionError if it names `_state` although `states` selects only available messages."""
     if states == _AVAILABLE and Field.STATE.value in found.fields:
         raise InvalidOptionError(
             "the filter names _state, but only available messages are requested",
-            advice="Request more with states=, as in states=None for all states",
+            advice="Set states=, for example states=None for all states",
         )
     return found

@@ -1,4 +1,4 @@
-"""Parses a filter by recursive descent; each function is one rule.
+"""Parses a filter by recursive descent; each function implements one rule.
 
 expression  = conjunction {OR conjunction}
 conjunction = negation {AND negation}
@@ -57,12 +57,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_expression(source: str) -> Expression:
-    """Return the expression of a filter."""
+    """Parse the expression of a filter."""
     return _Parser(source).parse()
 
 
 def parse_time(text: str) -> int:
-    """Return an ISO 8601 time, UTC without a zone, as microseconds since 1970 UTC; ValueError if it is none."""
+    """Convert an ISO 8601 time to microseconds since 1970 UTC; a time without a zone is UTC. ValueError if it is not a time."""
     when = datetime.fromisoformat(text.strip())
     return (when.replace(tzinfo=when.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
 
@@ -84,7 +84,7 @@ class _Parser:
         return token
 
     def _accept(self, wanted: str) -> bool:
-        """Take the next token if it is a symbol or keyword."""
+        """Consume the next token if it is a given symbol or keyword."""
         token = self._next
         if token.keyword == wanted or (token.kind == "symbol" and token.text == wanted):
             self._take()
@@ -184,7 +184,7 @@ class _Parser:
                 return tuple(choices)
 
     def _pattern(self) -> bytes:
-        """Return the pattern after LIKE; see Like."""
+        """Parse the pattern after LIKE; see Like."""
         token = self._take()
         if token.kind != "text":
             raise self._error(token, f"a pattern in quotes is expected after LIKE, not {token.source}")

@@ -1,4 +1,4 @@
-"""PollRequest: the parameters of a poll of one partition, for a broker, a server and Kafka."""
+"""PollRequest: the parameters of polling one partition, for a broker, a server and Kafka."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ AVAILABLE_ONLY: Final = frozenset({MessageState.AVAILABLE.value})
 
 
 class PollRequest(NamedTuple):
-    """Parameters of a poll of a partition; a tuple, since each poll creates one and a frozen dataclass costs four times as much.
+    """The parameters of polling a partition; a tuple, because creating a frozen dataclass per poll takes four times as long.
 
     Args:
-        start: Where to begin; an expired offset starts at the first retained message.
+        start: Where to begin; for an expired offset, the first retained message.
         count: Maximum number of messages, at least 1.
         states: State codes to deliver; other messages are skipped. None delivers all.
-        size_bytes: Approximate maximum size, bytes; at least one message is returned.
-        consumer: The polling consumer; required for `next` and to commit. A group that requests states other than available gets
-            the states that messages have for this group.
-        auto_commit: Whether to commit the delivered messages for the consumer immediately.
-        where: The filter of messages in these states.
-        until_offset: One past the last offset to examine with a filter; 0 for the partition's end. Kafka's brokers ignore it.
+        size_bytes: Approximate maximum size of the returned messages, bytes; at least one message is returned.
+        consumer: The polling consumer; required for `next` and for auto_commit. If a group requests states other than available,
+            it receives the states that the messages have for this group.
+        auto_commit: Whether to immediately commit the offset after the returned messages for the consumer.
+        where: The filter for messages in these states; None for no filter.
+        until_offset: One past the last offset to examine with a filter; 0 for the partition's end. Ignored for Kafka.
     """
 
     start: PollingStrategy
@@ -39,26 +39,24 @@ class PollRequest(NamedTuple):
     until_offset: int = 0
 
     def from_offset(self, offset: int, count: int) -> PollRequest:
-        """Return the request for other messages of the partition."""
+        """Return a copy of the request with another start offset."""
         start, consumer = PollingStrategy.offset(offset), self.consumer
         return PollRequest(start, count, self.states, self.size_bytes, consumer, self.auto_commit, self.where, self.until_offset)
 
     def check(self, topic: object) -> None:
-        """Check ranges and combinations of parameters, which the types leave open.
+        """Check the ranges and combinations of parameters.
 
         Raises:
             InvalidInputError: a number is less than 1.
             InvalidOptionError: the consumer is missing, or the newest messages are requested with a filter.
         """
         if self.count < 1 or self.size_bytes < 1:
-            raise InvalidInputError("a poll requests at least one message and one byte", where=str(topic))
+            raise InvalidInputError("a poll must request at least one message and one byte", where=str(topic))
         if self.consumer is None and (self.auto_commit or self.start.kind is PollingKind.NEXT):
-            raise InvalidOptionError(
-                "a consumer or a group is required", where=str(topic), advice="Specify the consumer or group"
-            )
+            raise InvalidOptionError("the consumer or group is missing", where=str(topic), advice="Specify a consumer or a group")
         if self.where is not None and self.start.kind is PollingKind.LAST:
             raise InvalidOptionError(
                 "the newest messages cannot be filtered",
                 where=str(topic),
-                advice="Begin at a time, as in -1h, or read without a filter",
+                advice="Start at a time, for example -1h, or read without a filter",
             )

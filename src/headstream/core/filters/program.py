@@ -1,4 +1,4 @@
-"""Compiles an expression to the program that core/codec/batch/stored/filter_scan.py runs, which draws its layout."""
+"""Compiles an expression to the program that core/codec/batch/stored/filter_scan.py runs and describes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MAX_NUMBER: Final = (1 << 16) - 1
 
 
 def compile_expression(expression: Expression) -> bytes:
-    """Return the program of a typed expression; InvalidInputError if it has too many steps or values."""
+    """Return the program for a typed expression; InvalidInputError if the program has too many steps or values."""
     return _Compiler(expression).compile()
 
 
@@ -102,7 +102,7 @@ class _Compiler:
                 self._step(_TRUTH, 0, self._value(operand))
 
     def _join(self, parts: tuple[Expression, ...], operation: int, decisive: int) -> None:
-        """Add the parts of AND or OR; once a part has the decisive value, the rest is skipped."""
+        """Add the parts of AND or OR; when a part has the decisive value, the program skips the remaining parts."""
         self._add(parts[0])
         jumps: list[int] = []
         for part in parts[1:]:

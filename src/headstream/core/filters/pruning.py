@@ -1,8 +1,8 @@
-"""Decides from a summary of messages whether a filter can match one of them: the evaluation of evaluation.py over sets of values.
+"""Decides from a summary of messages whether a filter can match any of them: evaluates as evaluation.py, but on sets of values.
 
-The truth values that an expression can have for the messages are a set of bits: 1 << FALSE, 1 << TRUE, 1 << UNKNOWN,
-1 << FAILED. The set can be wider than necessary, never narrower: parts of AND and OR are taken as independent. Messages that
-can neither match (TRUE) nor be beyond the filter (FAILED, which is counted and can be delivered) need not be read.
+The possible truth values of an expression are a set of bits: 1 << FALSE, 1 << TRUE, 1 << UNKNOWN, 1 << FAILED. The set can be
+larger than necessary, but never too small: parts of AND and OR are assumed to be independent. Messages for which neither TRUE nor
+FAILED is possible need not be read. (Messages with FAILED are counted and can be delivered.)
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OF_FIELDS: Final = {Field.KEY: ANY_TEXT, Field.SIZE: ValueSummary(has_null=True
 
 
 class MessagesSummary:
-    """Possible values in some messages, of the summarized headers by name and of some fields."""
+    """The possible values of summarized headers, by name, and of fields in a range of messages."""
 
     __slots__ = ("_fields", "_headers")
 
@@ -53,7 +53,7 @@ class MessagesSummary:
         self._fields = fields
 
     def of(self, operand: Operand) -> ValueSummary:
-        """Return the summary of an operand's values in the messages."""
+        """Return the summary of an operand's possible values in the messages."""
         match operand:
             case Literal(value):
                 return summary_of_value(value)
@@ -64,12 +64,12 @@ class MessagesSummary:
 
 
 def may_match(expression: Expression, messages: MessagesSummary) -> bool:
-    """Return whether an expression can be true, or fail, for one of the messages."""
+    """Return whether an expression can be true or fail for any of the messages."""
     return bool(possible_truths(expression, messages) & (_TRUE | _FAILED))
 
 
 def possible_truths(expression: Expression, messages: MessagesSummary) -> int:
-    """Return the truth values that an expression can have for the messages, the bit 1 << value for each."""
+    """Return the possible truth values of an expression as bits 1 << value."""
     match expression:
         case And(parts):
             return reduce(_and, (possible_truths(part, messages) for part in parts))
@@ -93,7 +93,7 @@ def possible_truths(expression: Expression, messages: MessagesSummary) -> int:
 
 
 def _combined(decisive: int) -> Callable[[int, int], int]:
-    """Return the function that joins the truth values of two parts of AND (decisive FALSE) or OR (TRUE)."""
+    """Return the function that combines the truth values of two parts of AND (decisive value FALSE) or OR (TRUE)."""
 
     def join_two(one: int, other: int) -> int:
         return decisive if decisive in (one, other) else max(one, other)
@@ -129,7 +129,7 @@ def _compare(test: str, left: ValueSummary, right: ValueSummary) -> int:
 
 
 def _may_be_incomparable(left: ValueSummary, right: ValueSummary) -> bool:
-    """Return whether values of the two can have different types."""
+    """Return whether values of the two summaries can have different types."""
     if left.has_opaque or right.has_opaque:
         return True
     ones = (bool(left.booleans), left.has_numbers, left.texts is not None)
@@ -142,7 +142,7 @@ def _compare_booleans(test: str, left: ValueSummary, right: ValueSummary) -> int
 
 
 def _compare_ranges(test: str, left: ValueSummary, right: ValueSummary) -> int:
-    """Return the truth values of a comparison of two numbers, neither NaN, or of two texts."""
+    """Return the possible truth values of a comparison of two numbers other than NaN, or of two strings."""
     found = 0
     ranges: tuple[tuple[_Range, _Range], ...] = ((left.numbers, right.numbers), (left.texts, right.texts))
     for ones, others in ranges:
@@ -158,7 +158,7 @@ _Range: TypeAlias = tuple[Any, Any] | None
 
 
 def _may_equal(left: ValueSummary, right: ValueSummary, ones: tuple[Any, Any], others: tuple[Any, Any]) -> bool:
-    """Return whether values of two ranges can be equal; a single value is looked up in the Bloom filter of the other range."""
+    """Return whether values of two ranges can be equal; a single value is looked up in the other range's Bloom filter."""
     if others[0] == others[1]:
         return left.may_equal(others[0])
     if ones[0] == ones[1]:
@@ -167,7 +167,7 @@ def _may_equal(left: ValueSummary, right: ValueSummary, ones: tuple[Any, Any], o
 
 
 def _of_orders(test: str, is_less: bool, is_greater: bool, is_equal: bool) -> int:
-    """Return the truth values of a test of two values, where the first can be less, greater or equal."""
+    """Return the possible truth values of a test if the first value can be less than, greater than or equal to the second."""
     outcomes = ((-1, is_less), (1, is_greater), (0, is_equal))
     return _bits(compare_values(test, order, 0) for order, is_possible in outcomes if is_possible)
 

@@ -1,7 +1,7 @@
-"""Summarizes the headers of messages, chunk by chunk, for pruning.py, which uses them to skip segments.
+"""Summarizes the headers of messages, chunk by chunk. pruning.py uses the summaries to skip segments.
 
-The Bloom filters have their greatest size from the beginning, and are folded in half while few of their bits are set: a value's
-bits modulo half the size are its bits in the folded filter. So neither values nor hashes are kept, and the memory is bounded.
+A Bloom filter initially has its maximum size, and is folded in half while few of its bits are set: a value's bits modulo half the
+size are its bits in the folded filter. Neither values nor hashes are stored, so memory is bounded.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class HeaderSummarizer:
             found.add(added)
 
     def finish(self) -> dict[str, ValueSummary]:
-        """Return the summary of each header, by name."""
+        """Return the summaries of the headers, by name."""
         blooms = (self._blooms[at : at + self._bloom_bytes] for at in range(0, len(self._blooms), self._bloom_bytes))
         return {
             name: found.summary(_fold(bytes(bloom), self._hashes))
@@ -59,7 +59,7 @@ class HeaderSummarizer:
 
 
 class _Found:
-    """The values found of one header so far."""
+    """The values of one header that have been found so far."""
 
     __slots__ = ("booleans", "has_floats", "has_nan", "has_null", "has_opaque", "listed", "numbers", "texts")
 
@@ -93,7 +93,7 @@ class _Found:
         self.listed = listed if is_short and len(listed) <= MAX_LISTED else None
 
     def summary(self, bloom: Bloom | None) -> ValueSummary:
-        """Return the summary, with a Bloom filter unless the values are listed."""
+        """Return the summary; it has a Bloom filter unless the values are listed."""
         listed = None if self.listed is None else (*self.listed, *sorted(self.booleans))
         return ValueSummary(
             has_null=self.has_null,
@@ -109,7 +109,7 @@ class _Found:
 
 
 def _upper_bound(text: bytes) -> bytes | None:
-    """Return a short text that is not less than the given text and all texts that begin with it; None if there is none."""
+    """Return a short upper bound of a text and of all texts that begin with its prefix; None if there is no upper bound."""
     if len(text) <= MAX_TEXT_BYTES:
         return text
     prefix = text[:MAX_TEXT_BYTES].rstrip(b"\xff")
@@ -117,7 +117,7 @@ def _upper_bound(text: bytes) -> bytes | None:
 
 
 def _fold(bits: bytes, hashes: int) -> Bloom | None:
-    """Return a Bloom filter of the least size with few false hits, None if even the largest is useless."""
+    """Return the smallest Bloom filter with few false positives; None if even the largest filter is useless."""
     number, size = int.from_bytes(bits, "little"), len(bits)
     while size > _MIN_BLOOM_BYTES:
         half = size // 2

@@ -1,6 +1,6 @@
-"""The tokens of a filter: words, quoted names, numbers, quoted texts and symbols, each with its position.
+"""The tokens of a filter: words, quoted names, numbers, quoted strings and symbols, with their positions.
 
-word     attempt   hs.timestamp   _state   AND        letters, digits, _ . and $; a keyword in any case
+word     attempt   hs.timestamp   _state   AND        letters, digits, _ . and $; keywords are case-insensitive
 name     "content-type"                               "" stands for one "
 number   3   12.5   1e6                               a sign is a symbol
 text     'web'                                        '' stands for one '
@@ -36,8 +36,8 @@ class Token(NamedTuple):
 
     Args:
         kind: `word`, `name`, `number`, `text`, `symbol` or `end`.
-        text: The word as written; the content of a name or text; a symbol.
-        at: Where it begins, characters from 0.
+        text: A word as written, the content of a quoted name or string, or a symbol.
+        at: Start position in characters, from 0.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class Token(NamedTuple):
 
 
 def tokenize(source: str) -> list[Token]:
-    """Return the tokens of a filter; the last token is the end."""
+    """Split a filter into tokens; the last token has the kind `end`."""
     try:
         size = len(source.encode())
     except UnicodeEncodeError as error:
@@ -93,7 +93,7 @@ def _unknown(source: str, at: int) -> InvalidInputError:
 
 
 def filter_error(source: str, at: int, what: str, *, advice: str | None = None) -> InvalidInputError:
-    """Return the error at a character (from 0) of a filter, with the filter and a caret below that character."""
+    """Return the error for a position (from 0) in a filter; it shows the filter with a caret below this character."""
     begin = max(0, min(at - _SHOWN_CHARACTERS // 2, len(source) - _SHOWN_CHARACTERS))
     end = min(len(source), begin + _SHOWN_CHARACTERS)
     before, after = "..." if begin else "", "..." if end < len(source) else ""

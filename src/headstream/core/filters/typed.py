@@ -1,9 +1,9 @@
-"""Gives the literals of a filter their meaning beside a field, and rejects comparisons that can never hold.
+"""Converts literals to the type of the field with which they are compared, and rejects comparisons that can never be true.
 
 _state = 'poisoned'              the state's code
 _timestamp >= '2026-01-31'       microseconds since 1970 UTC
 _id = '0190b6c4-...'             the number of that id
-_size > 'x'   1 = 'a'            errors: a number and a text
+_size > 'x'   1 = 'a'            errors: a number cannot be compared with a string
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _READERS: Final[dict[Field, tuple[Callable[[str], int], str]]] = {
 
 
 def apply_types(expression: Expression, source: str) -> Expression:
-    """Return an expression whose literals have the types of the fields that they are compared with."""
+    """Return an expression whose literals have the types of the fields with which they are compared."""
     return _Typing(source).apply(expression)
 
 
@@ -81,7 +81,7 @@ class _Typing:
         return left, right
 
     def _beside(self, operand: Operand, other: Operand, is_equality: bool) -> Operand:
-        """Return an operand, as a value of the field on the other side if it is a quoted text."""
+        """Return an operand; a quoted string is converted to a value of the field on the other side."""
         if not isinstance(operand, Literal) or not operand.is_quoted or not isinstance(other, FieldOf):
             return operand
         if other.field not in _READERS:
@@ -113,7 +113,7 @@ class _Typing:
 
 
 def _type_of(operand: Operand) -> ValueType | None:
-    """Return the type of an operand; None for a header, whose kind depends on the message, and for NULL."""
+    """Return the type of an operand; None for NULL and for a header, whose kind depends on the message."""
     match operand:
         case Header() | Literal(value=None):
             return None

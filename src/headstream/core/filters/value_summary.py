@@ -1,7 +1,7 @@
-"""ValueSummary: the possible values of a header or a field in some messages.
+"""ValueSummary: the possible values of a header or a field in a range of messages.
 
-A summary can be wider than necessary, never narrower: it can contain values that no message has, but not the
-reverse. So a filter that no possible value satisfies is satisfied by no message.
+A summary can contain values that no message has, but it contains every value that a message has. Therefore, if no possible value
+satisfies a filter, no message satisfies the filter.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _MASK64: Final = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Bloom:
-    """A Bloom filter of whole numbers and texts; no message has a value that it lacks.
+    """A Bloom filter of integers and strings, which contains every value of the messages.
 
     Bit number (low + i * (high | 1)) modulo the number of bits is set for i from 0 to hashes - 1, where low and high are the
-    halves of hash_value(). The bits are a power of two of bytes; bit n is bit n % 8 of byte n // 8.
+    halves of hash_value(). The number of bytes is a power of two; bit n is bit n % 8 of byte n // 8.
     """
 
     bits: bytes | memoryview
     hashes: int
 
     def may_have(self, value: int | bytes) -> bool:
-        """Return whether the value can be among the added values."""
+        """Return whether a value may have been added."""
         if isinstance(value, bytes):
             low, high = hash_value(value, is_text=True)
         else:
@@ -52,11 +52,11 @@ class ValueSummary:
     """The possible values of a header or a field.
 
     Args:
-        numbers: The least and the greatest possible number, infinities included; None if there is none. NaN is not among them.
-        texts: Least possible text and upper bound of texts, which is None if there is none; None if no text is possible.
-        values: All possible values except null, NaN and values of unknown kinds; None if they are not listed.
-        bloom: The possible whole numbers and texts; None if it is missing.
-        has_floats: Whether `bloom` lacks possible numbers, because they are floats.
+        numbers: The smallest and the largest possible number, including infinities but not NaN; None if no number is possible.
+        texts: The smallest possible string, and an upper bound or None; None if no string is possible.
+        values: All possible values except null, NaN and values of unknown kinds; None if the values are not listed.
+        bloom: The possible integers and strings; None if there is no Bloom filter.
+        has_floats: Whether floats are possible, which `bloom` does not contain.
     """
 
     has_null: bool = False
@@ -71,7 +71,7 @@ class ValueSummary:
 
     @property
     def has_numbers(self) -> bool:
-        """Whether a number is possible, NaN included."""
+        """Whether a number, including NaN, is possible."""
         return self.numbers is not None or self.has_nan
 
     @property
@@ -80,7 +80,7 @@ class ValueSummary:
         return self.has_opaque or bool(self.booleans) or self.has_numbers or self.texts is not None
 
     def may_equal(self, value: Scalar) -> bool:
-        """Return whether it can be equal to a value, which is not NaN; numbers are compared exactly."""
+        """Return whether a possible value can equal a given value other than NaN; numbers are compared exactly."""
         if isinstance(value, bool):
             return value in self.booleans
         if self.values is not None:
@@ -109,7 +109,7 @@ def _is_equal(one: Scalar, other: Scalar) -> bool:
 
 
 def summary_of_value(value: LiteralValue) -> ValueSummary:
-    """Return the summary of one value that all messages have."""
+    """Return the summary for a value that all messages have."""
     if value is None:
         return ValueSummary(has_null=True)
     if isinstance(value, bool):
@@ -122,7 +122,7 @@ def summary_of_value(value: LiteralValue) -> ValueSummary:
 
 
 def whole_range(least: int, most: int) -> ValueSummary:
-    """Return the summary of a field whose values are whole numbers from `least` to `most`, both included."""
+    """Return the summary for a field whose values are integers from `least` to `most`, inclusive."""
     return ValueSummary(numbers=(least, most))
 
 

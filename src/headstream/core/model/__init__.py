@@ -1,1 +1,1 @@
-"""Immutable value classes with slots that users work with. No wire bytes, no clock, no I/O."""
+"""Immutable value classes of the public API. They do not encode wire bytes, read the clock or perform I/O."""

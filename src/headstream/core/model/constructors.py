@@ -1,7 +1,8 @@
 """Constructors of header values, one per kind, and the default kind of each plain Python type.
 
-A constructor is a class, so that it is a type too: `uint8(3)` returns a HeaderValue of that kind, and each HeaderValue of the
-kind, even if received, is an instance of `uint8`. Thus `attempt: hs.uint8` says the kind of a handler's parameter.
+A constructor is a class, so it can also be used as a type. `uint8(3)` returns a HeaderValue of kind uint8, and every HeaderValue
+of that kind, received values included, is an instance of `uint8`. The annotation `attempt: hs.uint8` therefore states the kind of
+a handler's parameter.
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ _T = TypeVar("_T")
 
 def _raw(kind: HeaderKind, value: bytes | bytearray | memoryview) -> HeaderValue:
     if not isinstance(value, (bytes, bytearray, memoryview)):
-        raise HeaderError(f"raw takes bytes, not {type(value).__name__}")
+        raise HeaderError(f"a raw value must be bytes, not {type(value).__name__}")
     return trusted_value(kind, bytes(value))
 
 
 def _string(kind: HeaderKind, value: str) -> HeaderValue:
     if not isinstance(value, str):
-        raise HeaderError(f"string takes a str, not {type(value).__name__}")
+        raise HeaderError(f"a string value must be a str, not {type(value).__name__}")
     try:
         return trusted_value(kind, value.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise HeaderError(f"character {error.start} of the text cannot be encoded as UTF-8", where=repr(value[:40])) from None
+        raise HeaderError(f"character {error.start} of the string cannot be encoded as UTF-8", where=repr(value[:40])) from None
 
 
 def _bool(kind: HeaderKind, value: bool) -> HeaderValue:
     if not isinstance(value, bool):
-        raise HeaderError(f"bool takes True or False, not {type(value).__name__}")
+        raise HeaderError(f"a bool value must be True or False, not {type(value).__name__}")
     return _TRUE if value else _FALSE
 
 
 def _integer(kind: HeaderKind, value: int) -> HeaderValue:
     name, width, signed = KIND_NAMES[kind], KIND_WIDTHS[kind], kind <= HeaderKind.INT128
     if isinstance(value, bool) or not isinstance(value, int):
-        raise HeaderError(f"{name} takes an int, not {type(value).__name__}")
+        raise HeaderError(f"{name} value must be an int, not {type(value).__name__}")
     try:
         return trusted_value(kind, value.to_bytes(width, "little", signed=signed))
     except OverflowError:
@@ -60,7 +61,7 @@ def _integer(kind: HeaderKind, value: int) -> HeaderValue:
 
 def _float(kind: HeaderKind, value: float) -> HeaderValue:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise HeaderError(f"{KIND_NAMES[kind]} takes a number, not {type(value).__name__}")
+        raise HeaderError(f"{KIND_NAMES[kind]} value must be a number, not {type(value).__name__}")
     try:
         return trusted_value(kind, FLOAT_LAYOUTS[kind].pack(value))
     except (OverflowError, struct.error):
@@ -69,13 +70,13 @@ def _float(kind: HeaderKind, value: float) -> HeaderValue:
 
 def _null(kind: HeaderKind, value: None) -> HeaderValue:
     if value is not None:
-        raise HeaderError(f"null takes no value, not {type(value).__name__}")
+        raise HeaderError(f"a null header must have the value None, not {type(value).__name__}")
     return _NULL
 
 
 def _char(kind: HeaderKind, value: str) -> HeaderValue:
     if not isinstance(value, str) or len(value) != 1 or ord(value) > 0xFFFF:
-        raise HeaderError(f"char takes one character up to U+FFFF, not {value!r}", advice="Use string")
+        raise HeaderError(f"a char value must be one character up to U+FFFF, not {value!r}", advice="Use string")
     return trusted_value(kind, ord(value).to_bytes(2, "little"))
 
 
@@ -91,7 +92,7 @@ def _fits(value: int, kind: HeaderKind) -> bool:
 
 
 class KindType(type):
-    """The type of the constructors."""
+    """The metaclass of the constructors."""
 
     of: HeaderKind
     make: Any
@@ -103,7 +104,7 @@ class KindType(type):
     if not TYPE_CHECKING:  # a type checker sees KindOf.__init__()
 
         def __call__(cls, value=None):
-            """Return the HeaderValue of a Python value."""
+            """Convert a Python value to a HeaderValue."""
             return cls.make(cls.of, value)
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -111,7 +112,7 @@ class KindType(type):
 
 
 class KindOf(HeaderValue, Generic[_T], metaclass=KindType):
-    """A constructor of header values from Python values of one type."""
+    """The base class of constructors that accept Python values of one type."""
 
     if TYPE_CHECKING:
 
@@ -127,13 +128,13 @@ class _Number(KindOf[float]):
 
 
 class raw(KindOf[bytes | bytearray | memoryview]):
-    """A raw header value: bytes of any meaning."""
+    """A raw header value: arbitrary bytes."""
 
     make = _raw
 
 
 class string(KindOf[str]):
-    """A string header value: any text that UTF-8 can encode."""
+    """A string header value: any string that UTF-8 can encode."""
 
     make = _string
 
@@ -185,7 +186,7 @@ class uint128(_Whole):
 
 
 class float32(_Number):
-    """A float32 header value, rounded to single precision; HeaderError where it is out of range."""
+    """A float32 header value, rounded to single precision; HeaderError if the number is out of range."""
 
 
 class float64(_Number):
@@ -193,7 +194,7 @@ class float64(_Number):
 
 
 class null(KindOf[None]):
-    """The null header value: a key without a value. Wide topics only."""
+    """The null header value: a key without a value. Only topics with the limits `wide` accept this kind."""
 
     make = _null
 
@@ -203,7 +204,7 @@ class null(KindOf[None]):
 
 
 class char(KindOf[str]):
-    """A char header value: one character of the Basic Multilingual Plane. Wide topics only."""
+    """A char header value: one character of the Basic Multilingual Plane. Only topics with the limits `wide` accept this kind."""
 
     make = _char
 
@@ -222,8 +223,8 @@ HeaderInput: TypeAlias = PlainValue | bytearray | memoryview | HeaderValue
 def header_value(value: HeaderInput) -> HeaderValue:
     """Return a typed value unchanged, or convert a plain value to the default kind of its Python type.
 
-    bool, int, float, str, bytes and None become bool, int64, float64, string, raw and null: never the
-    narrowest kind that fits, so that a header keeps its kind when its value grows.
+    bool, int, float, str, bytes and None become bool, int64, float64, string, raw and null. The kind does not depend on the size
+    of a number, so a header keeps its kind when its value grows.
     """
     make = _BY_TYPE.get(type(value))
     if make is not None:

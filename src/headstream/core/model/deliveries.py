@@ -1,9 +1,9 @@
 """Deliveries: the unfinished messages of a consumer group in a partition, and the retries of messages that fail.
 
-base         the committed offset: all messages before it are done
-begun_until  one past the last message that the group has begun; all messages between base and begun_until are done, except
-pending      offsets that wait, as ranges, and
-failing      messages that failed: how often, when, why, and the next step
+base         the committed offset: all messages before this offset are done
+begun_until  one past the last message that the group has begun; messages from base to begun_until are done, except
+pending      ranges of offsets that wait for an attempt, and
+failing      messages that failed: number, time and reason of the failures, and the next step
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_ATTEMPT_BYTES: Final = 100
 
 
 class RetryOrder(enum.StrEnum):
-    """The messages that wait while a message is retried."""
+    """Which messages wait while a failed message is retried."""
 
     PARTITION = "partition"
     KEY = "key"
@@ -46,7 +46,7 @@ class RetryOrder(enum.StrEnum):
 
 
 class DeadLetterReason(enum.StrEnum):
-    """Why a message was put into the dead letter."""
+    """Why a message was moved to the dead-letter topic."""
 
     MAX_ATTEMPTS = "max_attempts"
     REJECTED = "rejected"
@@ -54,7 +54,7 @@ class DeadLetterReason(enum.StrEnum):
 
 
 class DeliveryStep(enum.IntEnum):
-    """One step of a message of a group; SOUGHT makes the group begin again at an offset."""
+    """A step in the delivery of a message to a group; SOUGHT restarts the group at an offset."""
 
     DONE = 1
     PENDING = 2
@@ -66,11 +66,11 @@ class DeliveryStep(enum.IntEnum):
 
 
 class DeliveryChange(NamedTuple):
-    """A step of one message, or for DONE and PENDING of a range; repeating it has no effect.
+    """A step of one message, or, for DONE and PENDING, of a range. Recording a step twice has no effect.
 
     Args:
-        failures: For FAILED and POISONED: how often it has failed, this time included.
-        delay_us: For FAILED: how long it waits, microseconds.
+        failures: For FAILED and POISONED: how often the message has failed, including this failure.
+        delay_us: For FAILED: how long the message waits for its next attempt, microseconds.
     """
 
     step: DeliveryStep
@@ -83,7 +83,7 @@ class DeliveryChange(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """An attempt that failed; worker and error have at most MAX_ATTEMPT_BYTES each. `begun_us` is 0 if it is unknown."""
+    """A failed attempt. `worker` and `error` have at most MAX_ATTEMPT_BYTES each; `begun_us` is 0 if unknown."""
 
     number: int
     ended_us: int
@@ -94,15 +94,16 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SettleRequest:
-    """Steps of a group's messages in one partition, to be recorded.
+    """A request to record steps of a group's messages in one partition.
 
     Args:
-        begun_until: One past the last message that the group has begun: earlier messages that neither fail nor wait are done.
-        member: The member that owns the partition; None for a consumer outside of a group.
-        generation: The generation of the member's last report.
+        begun_until: One past the last message that the group has begun. Earlier messages that are neither failing nor pending are
+            done.
+        member: The member that owns the partition; None for a consumer without a group.
+        generation: The group's generation in the member's last report.
         partition_generation: The generation of the partition that was polled, if known.
         is_resting: As for Groups.report().
-        succeeded: Number of attempts that have succeeded since the last call, for pauses.
+        succeeded: Number of successful attempts since the last request, counted for pauses.
     """
 
     changes: Sequence[DeliveryChange]
@@ -118,7 +119,7 @@ class SettleRequest:
 
 
 class Settled(NamedTuple):
-    """The reply to recorded steps; the generation is 0 without a member."""
+    """The response to a SettleRequest; the generation is 0 if the request has no member."""
 
     generation: int
     paused_us: int = 0
@@ -126,15 +127,15 @@ class Settled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message that a group has not finished, and that has failed or was begun.
+    """An unfinished message of a group that has failed or is in progress.
 
     Args:
-        is_begun: Whether an attempt has begun and not ended: its consumer is at work, or was killed.
-        failed_us: The last failure, microseconds since 1970 UTC; 0 if there is none.
-        delay_us: How long it waits after the last failure, microseconds.
-        reason: Why it is dead-lettered; empty while it is tried.
-        copied_to: While it is dead-lettered: the topic, its partition and the partition's end before the copy; then the offset
-            of the copy.
+        is_begun: Whether an attempt has begun and not ended: its consumer is processing the message, or was killed.
+        failed_us: Time of the last failure, microseconds since 1970 UTC; 0 if there is none.
+        delay_us: How long the message waits after the last failure, microseconds.
+        reason: Why the message is dead-lettered; empty while it can still be attempted.
+        copied_to: The dead-letter topic, its partition, and an offset: the end of the partition before the message is copied,
+            then the offset of the copy.
     """
 
     offset: int
@@ -150,7 +151,7 @@ class Delivery:
     attempts: tuple[Attempt, ...] = ()
 
     def left_us(self, now_us: int) -> int:
-        """Return its remaining wait: never longer than its delay, regardless of the clock."""
+        """Return the remaining delay, microseconds; at most `delay_us`, even if the clock was set back."""
         return max(0, min(self.delay_us, self.failed_us + self.delay_us - now_us)) if self.failures else 0
 
 
@@ -159,9 +160,9 @@ class PartitionDeliveries:
     """The unfinished messages of a group in a partition.
 
     Args:
-        begun_until: One past the last message that was begun.
-        now_us: The log's time, microseconds since 1970 UTC.
-        paused_us: For how long the group is paused, microseconds; 1 while it is on trial, 0 while it runs.
+        begun_until: One past the last message that the group has begun.
+        now_us: The current time of the log's clock, microseconds since 1970 UTC.
+        paused_us: Remaining pause of the group, microseconds; 1 while the group is on trial, 0 while it runs.
     """
 
     base: int | None
@@ -175,16 +176,18 @@ class PartitionDeliveries:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Retry:
-    """How a consumer handles a message that fails.
+    """How a consumer handles a message whose processing fails.
 
     Args:
         attempts: Maximum number of attempts before a message is dead-lettered; None sets no limit.
-        delay: The delay before the second attempt, as text (`1s`), a timedelta or microseconds; it doubles with each attempt.
-        order: The messages that wait for it: its `partition`, later messages of its `key`, or none (`skip`). None is `partition`,
-            and `skip` for a consumer with `mode="shared"`.
-        pause: How long the group is paused, as `delay`, when too many of its attempts fail; None never pauses it.
-        pause_share: The part of the last attempts that fails then, above 0 and at most 1.
-        pause_attempts: Number of last attempts that count: fewer attempts never pause the group.
+        delay: The delay before the second attempt, as a string (`1s`), a timedelta or microseconds. It doubles with each attempt,
+            up to `max_delay`.
+        order: Which messages wait while a failed message is retried: all later messages of its `partition`, later messages of its
+            `key`, or none (`skip`). The default is `partition`; for a consumer with `mode="shared"` it is `skip`.
+        pause: How long the group is paused if too many of its attempts fail, in the form of `delay`; None disables pauses.
+        pause_share: The share of failures among the last `pause_attempts` attempts that pauses the group, above 0 and at most 1.
+        pause_attempts: Number of last attempts that are evaluated; the group is not paused before it has made this number of
+            attempts.
 
     Raises:
         InvalidOptionError: a value is out of range.
@@ -209,25 +212,23 @@ class Retry:
         pause_attempts: int = 100,
     ) -> None:
         if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= 1000):
-            raise InvalidOptionError(f"attempts is {attempts!r}", advice="Pass a number from 1 to 1000, or None for no limit")
+            raise InvalidOptionError(f"attempts must be 1 to 1000, or None for no limit, not {attempts!r}")
         if order is not None and order not in list(RetryOrder):
-            raise InvalidOptionError(f"order is {order!r}", advice=f"Use one of {', '.join(RetryOrder)}")
+            raise InvalidOptionError(f"order must be one of {', '.join(RetryOrder)}, not {order!r}")
         delay_us, max_delay_us = (parse_duration_us(each, plain_unit="us") for each in (delay, max_delay))
         if delay_us > max_delay_us:
-            raise InvalidOptionError(
-                f"delay is {delay!r} and max_delay {max_delay!r}", advice="Make max_delay at least as long as delay"
-            )
+            raise InvalidOptionError(f"max_delay must be at least delay ({delay!r}), not {max_delay!r}")
         chosen = None if order is None else RetryOrder(order)
         rule = _pause_rule(pause, pause_share, pause_attempts)
         for name, value in zip(self.__slots__, (attempts, delay_us, max_delay_us, chosen, rule), strict=True):
             object.__setattr__(self, name, value)
 
     def is_last(self, failures: int) -> bool:
-        """Return whether a message with this number of failures is not retried."""
+        """Return whether a message with this number of failures fails permanently."""
         return self.attempts is not None and failures >= self.attempts
 
     def delay_after(self, failures: int, jitter: float) -> int:
-        """Return the delay after a failure, microseconds: doubled each time, of which the second half is random.
+        """Return the delay after a failure, microseconds. It doubles with each failure; the second half of it is random.
 
         Args:
             failures: How often the message has failed, from 1.
@@ -239,14 +240,14 @@ class Retry:
 
 def _pause_rule(pause: str | int | timedelta | None, share: float, attempts: int) -> PauseRule | None:
     if type(attempts) is not int or attempts < 1:
-        raise InvalidOptionError(f"pause_attempts is {attempts!r}", advice="Pass a number of at least 1")
+        raise InvalidOptionError(f"pause_attempts must be at least 1, not {attempts!r}")
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
-        raise InvalidOptionError(f"pause_share is {share!r}", advice="Pass a number above 0 and at most 1")
+        raise InvalidOptionError(f"pause_share must be above 0 and at most 1, not {share!r}")
     if pause is None:
         return None
     return PauseRule(ceil(round(share * attempts, 9)), attempts, parse_duration_us(pause, plain_unit="us")).check()
 
 
 def cut_error(text: str, size_bytes: int = MAX_ERROR_BYTES) -> str:
-    """Return an error's text, cut to the stored size."""
+    """Return an error's text, truncated to the size that is stored."""
     return text.encode(errors="replace")[:size_bytes].decode(errors="ignore")

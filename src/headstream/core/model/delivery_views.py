@@ -1,4 +1,4 @@
-"""Delivery views: the unfinished messages of a group, as shown to users: counts, and the history of one message."""
+"""The unfinished messages of a group as shown to users: counts by status, and the history of one message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headstream.core.model.pauses import GroupPause
 
 
 class DeliveryStatus(enum.StrEnum):
-    """The status of a message in a group: it waits for its first attempt, is in progress, waits for the next attempt, …"""
+    """The status of a message in a group, from waiting for its first attempt to done or failed permanently."""
 
     PENDING = "pending"
     LEASED = "leased"
@@ -26,11 +26,11 @@ class DeliveryCounts:
 
     Args:
         pending: Messages that wait for their first attempt.
-        leased: Messages that a worker has, or that are in work.
-        delayed: Messages that have failed, and wait for their next attempt.
-        deferred: Messages that are set aside.
-        poisoned: Messages that have ever failed permanently.
-        open_letters: The newest poisoned messages whose dead letter is neither redriven nor discarded, at most 100.
+        leased: Messages that a worker has leased or a consumer is processing.
+        delayed: Messages that failed and wait for their next attempt.
+        deferred: Messages that a worker has deferred; they are delivered only on request.
+        poisoned: All messages that have failed permanently since the group was created.
+        open_letters: Number of poisoned messages whose dead letter is neither redriven nor discarded, among the newest 100.
         oldest_leased_us: Time at which the oldest lease began, microseconds since 1970 UTC, or None.
         oldest_poisoned_us: Time of the permanent failure of the oldest open dead letter, microseconds since 1970 UTC, or None.
     """
@@ -48,7 +48,7 @@ class DeliveryCounts:
 
 @dataclass(frozen=True, slots=True)
 class GroupDeliveries:
-    """The unfinished messages of a group, counted by partition."""
+    """The unfinished messages of a group, counted per partition."""
 
     now_us: int
     pause: GroupPause
@@ -57,9 +57,9 @@ class GroupDeliveries:
 
 @dataclass(frozen=True, slots=True)
 class MessageStory:
-    """History of one message in a group, as far as the group's journal retains it; times are microseconds since 1970 UTC.
+    """The history of one message in a group, as far as the group's journal retains it; times are in microseconds since 1970 UTC.
 
-    `letter` is topic, partition and offset of its dead letter, or None.
+    `letter` is the topic, partition and offset of the message's dead letter, or None.
     """
 
     partition: int

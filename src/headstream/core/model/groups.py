@@ -12,7 +12,7 @@ DEFAULT_SESSION_TIMEOUT_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A group member, by an id that is unique among all members of the log's groups."""
+    """A group member with an id that is unique among all members of the log's groups."""
 
     group: str
     id: int
@@ -24,8 +24,8 @@ class Assignment:
 
     Args:
         generation: Grows with every change of the group's assignments.
-        partitions: Partitions that only this member reads, each with the generation since which it has owned it.
-        revoked: Partitions to release once the messages in hand are processed; with generations likewise.
+        partitions: Number of each partition that only this member reads -> the generation since which the member has owned it.
+        revoked: Partitions to release once their messages in progress are processed, with generations as in `partitions`.
     """
 
     generation: int
@@ -35,7 +35,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member of a group, in this process.
+    """A member of a group in this process.
 
     Args:
         id: From 1.
@@ -55,7 +55,7 @@ class GroupPartition:
         committed: Offset of the next message to read, or None if nothing is committed.
         first_offset: Offset of the oldest existing message.
         end_offset: One past the newest offset.
-        member: The id of the member that reads it, or None.
+        member: Id of the member that reads the partition, or None.
     """
 
     number: int
@@ -66,7 +66,7 @@ class GroupPartition:
 
     @property
     def lag(self) -> int:
-        """Number of existing messages left to read; all if nothing is committed."""
+        """Number of existing messages after the committed offset; all existing messages if nothing is committed."""
         begin = self.first_offset if self.committed is None else max(self.committed, self.first_offset)
         return max(self.end_offset - begin, 0)
 
@@ -77,7 +77,7 @@ class Group:
 
     Args:
         topic: `stream/topic`.
-        generation: Grows with every change of assignments; 0 while it has no members in this process.
+        generation: Grows with every change of assignments; 0 while the group has no members in this process.
         members: The group's members in this process.
         partitions: The group's progress by partition.
         process: The id of another process whose members read for the group, or None.
@@ -92,5 +92,5 @@ class Group:
 
     @property
     def lag(self) -> int:
-        """Number of existing messages left to read in all partitions."""
+        """Sum of the lags of all partitions."""
         return sum(partition.lag for partition in self.partitions)

@@ -1,7 +1,7 @@
-"""Arithmetic of header values: a number's header takes part in sums and products as its plain value does.
+"""Arithmetic of header values: a numeric header can be used in sums and products like its plain value.
 
-The result is a plain int or float, because the sum of two uint8 need not fit in uint8. Only numbers support arithmetic; a
-bool, a text, bytes and a kind unknown to this version raise TypeError, as None would.
+The result is a plain int or float, because the sum of two uint8 need not fit in uint8. Only numbers support arithmetic: a bool, a
+string, bytes and a kind unknown to this version raise TypeError.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class HeaderArithmetic:
-    """The operators of numbers, on `value`."""
+    """Arithmetic operators, applied to `value`."""
 
     __slots__ = ()
 

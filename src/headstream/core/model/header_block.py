@@ -1,11 +1,11 @@
 """Header blocks: headers as received bytes, decoded on access.
 
-A layout defines how headers are encoded in a block. BINARY is the binary transport's layout, and the default of
-Headers.from_bytes(); all other layouts are defined with their dialects. Little-endian:
+A layout defines how headers are encoded in a block. BINARY is the binary transport's layout and the default of
+Headers.from_bytes(); the module of each dialect defines its own layout. All numbers are little-endian:
 
     block    (key_length u32 | key | kind u8 | value_length u32 | value)*
 
-header_values.py describes kind and value; a key has 1 to 255 bytes of UTF-8.
+header_kinds.py describes kinds and values. A key has 1 to 255 bytes of UTF-8.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _HEADER_END: Final = struct.Struct("<BI")
 
 
 def check_key(key: str) -> str:
-    """Return a header key; HeaderError unless it is 1 to 255 bytes of UTF-8."""
+    """Return a header key; HeaderError if it is not 1 to 255 bytes of UTF-8."""
     if not isinstance(key, str):
-        raise HeaderError(f"a header key is a str, not {type(key).__name__}")
+        raise HeaderError(f"a header key must be a str, not {type(key).__name__}")
     if key.isascii():
         size = len(key)
     else:
@@ -53,17 +53,17 @@ class HeaderLayout(Protocol):
         """The layout's name; two layouts of the same name write the same bytes."""
 
     def split(self, block: bytes, at: int) -> list[HeaderSpan]:
-        """Return the position of each header in a block; `at` is the block's byte position in its input, for errors."""
+        """Return the position of each header in a block; `at` is the block's byte position in the input, for errors."""
 
     def decode_value(self, block: bytes, span: HeaderSpan, at: int) -> HeaderValue:
-        """Return the value at a span that split() returned; DecodeError if its bytes are invalid for its kind."""
+        """Return the value at a span that split() returned; DecodeError if the bytes are invalid for the kind."""
 
     def encode(self, pairs: Iterable[Pair]) -> bytes:
         """Return the block of the given headers; HeaderError if the layout cannot encode a header."""
 
 
 class HeaderBlock:
-    """A block whose headers are located on first access; each value is decoded on its first access."""
+    """A block of headers. The headers are located on first access; each value is decoded on its first access."""
 
     __slots__ = ("_spans", "_values", "at", "data", "layout")
     _values: list[HeaderValue | None]
@@ -91,7 +91,7 @@ class HeaderBlock:
         return value
 
     def last(self, key: str) -> HeaderValue | None:
-        """Return the last value of a key, or None if it is missing; no other value is decoded."""
+        """Return the last value of a key, or None if the key is missing; no other value is decoded."""
         spans = self.spans()
         for number in range(len(spans) - 1, -1, -1):
             if spans[number][0] == key:
@@ -103,7 +103,7 @@ class HeaderBlock:
         return tuple(self.value(number) for number, span in enumerate(self.spans()) if span[0] == key)
 
     def keys(self) -> list[str]:
-        """Return the key of every header in order, repeats included; no value is decoded."""
+        """Return the key of every header in order, including repeated keys; no value is decoded."""
         return [span[0] for span in self.spans()]
 
     def pairs(self) -> tuple[Pair, ...]:
@@ -112,7 +112,7 @@ class HeaderBlock:
 
 
 class _BinaryLayout:
-    """The binary transport's layout, as in the module's docstring."""
+    """The binary transport's layout; the module's docstring describes it."""
 
     name: Final = "binary"
 
@@ -175,7 +175,7 @@ def _decode_key(name: bytes, at: int) -> str:
 
 
 def _encode_key(key: str) -> bytes:
-    """Return an encoded key after its length."""
+    """Return a key's length followed by its encoded bytes."""
     name = key.encode("utf-8")
     spelled = len(name).to_bytes(4, "little") + name
     if len(_NAMES) < _KEPT_KEYS:

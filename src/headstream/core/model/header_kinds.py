@@ -8,8 +8,8 @@
     5     int16     2          11    uint32    4          65    char      2   beyond Iggy: one UTF-16 code unit
     6     int32     4          12    uint64    8
 
-Codes from 256 are values of the KIP-82 dialect only: 256 + n is a value of type code n, which KIP-82 does not define, with
-its bytes unchanged. This value can be read as bytes and forwarded in that dialect only.
+Codes from 256 occur in the KIP-82 dialect only: 256 + n is a value whose type code n is not defined by KIP-82. Its bytes are
+unchanged; it can be read as bytes, and forwarded in the KIP-82 dialect only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FOREIGN_KINDS: Final = range(256 + 10, 512)
 
 
 class HeaderKind(enum.IntEnum):
-    """The kind of a header's value; the codes up to 15 are Iggy's."""
+    """The kind of a header's value; codes 1 to 15 are as in Iggy."""
 
     RAW = 1
     STRING = 2
@@ -72,22 +72,22 @@ PlainValue: TypeAlias = None | bool | int | float | str | bytes
 
 
 def parse_kind(name: str) -> int:
-    """Return the code of a kind's name, as in HeaderValue.kind_name."""
+    """Return the code of a kind from its name (see HeaderValue.kind_name)."""
     code = _CODES.get(name)
     if code is not None:
         return code
     match = _NUMBERED.fullmatch(name)
     if match is None:
-        raise HeaderError(f"{name[:40]!r} is not a kind", advice=f"Use one of {' '.join(KIND_NAMES.values())}")
+        raise HeaderError(f"{name[:40]!r} is not a header kind", advice=f"Use one of {' '.join(KIND_NAMES.values())}")
     number = int(match[2])
     if match[1] == "kip82":
         if number + 256 not in FOREIGN_KINDS:
-            raise HeaderError(f"{name} is not a type code that KIP-82 leaves undefined", advice="Use 10 to 255")
+            raise HeaderError(f"{name} must be a type code that KIP-82 leaves undefined", advice="Use 10 to 255")
         return number + 256
     if number in KIND_NAMES:
         raise HeaderError(f"{name} is the kind {KIND_NAMES[number]}", advice="Use that name")
     if not 1 <= number <= 255:
-        raise HeaderError(f"a header kind is a number from 1 to 255, not {number}")
+        raise HeaderError(f"a header kind must be a number from 1 to 255, not {number}")
     return number
 
 

@@ -1,7 +1,7 @@
 """HeaderValue: one typed value with its kind.
 
-A HeaderValue holds its wire bytes (little-endian, as Iggy sends it), so a value that is not read is never converted: a NaN
-keeps its bits, and a kind unknown to this version keeps its bytes.
+A HeaderValue holds its wire bytes (little-endian, as in Iggy), and converts them only when the value is read. A NaN therefore
+keeps its bits, and a value of a kind unknown to this version keeps its bytes.
 
 header_kinds.py lists the kinds and the bytes of each.
 """
@@ -42,14 +42,14 @@ __all__ = [
 class HeaderValue(HeaderArithmetic):
     """One typed value: a kind and its wire bytes.
 
-    Two typed values are equal when kind and bytes are; a typed value also equals a plain Python value
-    when its own `value` does, so that `message.headers["source"] == "web"` works as expected.
+    Two typed values are equal if their kinds and bytes are equal. A typed value equals a plain Python value if its `value` equals
+    the plain value, so `message.headers["source"] == "web"` works as expected.
 
     Args:
         kind: A HeaderKind, or the number of a kind unknown to this version (1 to 255; 256 + n from KIP-82).
 
     Raises:
-        HeaderError: the bytes are invalid for that kind.
+        HeaderError: the bytes are invalid for the kind.
     """
 
     __slots__ = ("data", "kind")
@@ -58,7 +58,7 @@ class HeaderValue(HeaderArithmetic):
 
     def __init__(self, kind: int, data: bytes) -> None:
         if not isinstance(kind, int) or not isinstance(data, (bytes, bytearray, memoryview)):
-            raise HeaderError(f"a header value is a kind and bytes, not {type(kind).__name__} and {type(data).__name__}")
+            raise HeaderError(f"a header value must be a kind and bytes, not {type(kind).__name__} and {type(data).__name__}")
         data = bytes(data)
         fault = _fault(kind, data)
         if fault is not None:
@@ -74,7 +74,7 @@ class HeaderValue(HeaderArithmetic):
 
     @property
     def kind_name(self) -> str:
-        """The kind's name: `uint8`, `unknown(n)`, or `kip82(n)` for a type code of that dialect."""
+        """The kind's name: for example `uint8`; `unknown(n)`; or `kip82(n)` for a type code that KIP-82 does not define."""
         name = KIND_NAMES.get(self.kind)
         if name is not None:
             return name
@@ -169,12 +169,12 @@ class HeaderValue(HeaderArithmetic):
         return value
 
     def as_string(self) -> str:
-        """Return the text; HeaderError unless the kind is string."""
+        """Return the string; HeaderError unless the kind is string."""
         value: str = self._exactly(HeaderKind.STRING)
         return value
 
     def as_bool(self) -> bool:
-        """Return the truth value; HeaderError unless the kind is bool."""
+        """Return the bool; HeaderError unless the kind is bool."""
         value: bool = self._exactly(HeaderKind.BOOL)
         return value
 
@@ -240,7 +240,7 @@ class HeaderValue(HeaderArithmetic):
     # -- converting accessors: any kind that converts without loss ---------------------------------------
 
     def to_int(self) -> int:
-        """Return a whole number, a bool, or a float or decimal text with a whole value; HeaderError otherwise."""
+        """Convert an integer, a bool, or a float or decimal string with a whole value to an int; HeaderError for other values."""
         value = self.value
         if isinstance(value, int):
             return int(value)
@@ -254,7 +254,7 @@ class HeaderValue(HeaderArithmetic):
         raise self._inconvertible("a whole number")
 
     def to_float(self) -> float:
-        """Return any number, or a decimal text; HeaderError otherwise, or if a whole number would be rounded."""
+        """Convert a number or a decimal string to a float; HeaderError for other values, and if an integer would be rounded."""
         value = self.value
         if isinstance(value, float):
             return value
@@ -268,7 +268,7 @@ class HeaderValue(HeaderArithmetic):
         raise self._inconvertible("a float")
 
     def to_bool(self) -> bool:
-        """Return a bool, 0 or 1 of any number kind, or the strings true and false; HeaderError otherwise."""
+        """Convert a bool, the number 0 or 1, or the string `true` or `false` to a bool; HeaderError for other values."""
         value = self.value
         if isinstance(value, (bool, int, float)) and value in (0, 1):
             return bool(value)
@@ -277,7 +277,7 @@ class HeaderValue(HeaderArithmetic):
         raise self._inconvertible("a bool")
 
     def to_str(self) -> str:
-        """Return a string, a char, a number or bool as text, or raw bytes that are UTF-8; HeaderError otherwise."""
+        """Convert a string, a char, a number, a bool or raw bytes in UTF-8 to a str; HeaderError for other values."""
         value = self.value
         if isinstance(value, bytes):
             try:
@@ -299,7 +299,7 @@ class HeaderValue(HeaderArithmetic):
 
 
 def _fault(kind: int, data: bytes) -> str | None:
-    """Return why bytes are invalid for a kind, or None."""
+    """Return why bytes are invalid for a kind, or None if they are valid."""
     width = KIND_WIDTHS.get(kind)
     if width is not None:
         if len(data) != width:
@@ -325,7 +325,7 @@ _new: Final[Any] = HeaderValue.__new__
 
 
 def trusted_value(kind: HeaderKind, data: bytes) -> HeaderValue:
-    """Return a value of a HeaderKind (not its number) from bytes known to be valid for it, unchecked."""
+    """Return a value from bytes known to be valid for the kind, without a check; `kind` must be a HeaderKind."""
     value: HeaderValue = _new(HeaderValue)
     _set_kind(value, kind)
     _set_data(value, data)
@@ -333,7 +333,7 @@ def trusted_value(kind: HeaderKind, data: bytes) -> HeaderValue:
 
 
 def value_of(code: int, data: bytes) -> HeaderValue:
-    """Return the value of a kind's code and bytes; a fast path skips the check if any such bytes are valid."""
+    """Return the value for a kind's code and bytes. The check is skipped for kinds in which any bytes of the width are valid."""
     kind = _KINDS.get(code)
     if kind is not None and (len(data) == _PLAIN_WIDTHS.get(code) or code == 1):
         value: HeaderValue = _new(HeaderValue)

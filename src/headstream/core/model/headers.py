@@ -15,26 +15,25 @@ HeadersInput: TypeAlias = Union["Headers", Mapping[str, Any], Iterable[tuple[str
 
 
 class Serializer(NamedTuple):
-    """The conversion of the object behind a header key, as given to Headers.register()."""
+    """The converters of a header key's objects, as passed to Headers.register()."""
 
     encode: Callable[[Any], HeaderInput]
     decode: Callable[[Any], Any]
 
 
 class Headers:
-    """An ordered multimap of typed values: order and repeats are kept.
+    """An ordered multimap of typed values, which keeps order and repeated keys.
 
-    `headers["k"]` is the last value of a repeated key, `headers.getall("k")` all of them in order.
-    Iterating gives each distinct key once, in order of first appearance; `items()` gives every pair.
-    put() and put_string() ... put_bytes() append in place and return the same headers, so that calls can be chained.
+    `headers["k"]` is the last value of a repeated key; `headers.getall("k")` returns all its values in order. Iteration yields
+    each distinct key once, in order of first appearance; `items()` returns every pair. put(), put_string() and the other put
+    methods append in place and return the same headers, so calls can be chained.
     Headers of a message, and headers that were hashed, are read-only; `Headers(message.headers)` is a writable copy.
     with_() and without() always return new headers.
 
-    Received headers stay bytes until they are accessed: a value is decoded on first access, and unchanged headers are forwarded
-    as the received bytes.
+    A received value is decoded on its first access. Unchanged headers are forwarded as the received bytes.
 
     Args:
-        source: A mapping, an iterable of pairs (for repeats), or Headers; values are typed or plain.
+        source: A mapping, an iterable of pairs (which allows repeated keys), or Headers; values are typed or plain.
 
     Raises:
         HeaderError: a key or value is invalid.
@@ -61,21 +60,21 @@ class Headers:
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview, layout: HeaderLayout = BINARY, *, at: int = 0) -> Headers:
-        """Return the headers of a block; nothing is decoded before it is accessed.
+        """Return the headers of a block; a header is decoded on its first access.
 
         Args:
-            layout: The encoding of the headers: the binary transport's, or another dialect's.
+            layout: The encoding of the headers; by default the layout of the binary transport.
             at: Byte position of the block in its input, for errors.
 
         Returns:
-            The headers. The first access raises DecodeError if the block is invalid, the first access to a value if the
-            value is.
+            The headers. Their first access raises DecodeError if the block is invalid; the first access to a value raises it if
+            the value is invalid.
         """
         return _make(None, HeaderBlock(bytes(data), at, layout), _NO_SERIALIZERS) if len(data) else cls()
 
     @property
     def read_only(self) -> bool:
-        """Whether put() raises: these are the headers of a message, or were hashed."""
+        """Whether put() raises an error, because these are the headers of a message or were hashed."""
         return self._read_only
 
     def as_read_only(self) -> Headers:
@@ -83,7 +82,7 @@ class Headers:
         return self if self._read_only else _make(self._pairs, self._block, self._serializers, read_only=True)
 
     def as_bytes(self, layout: HeaderLayout = BINARY) -> bytes:
-        """Return the block of these headers: the bytes received, if they were received in that layout.
+        """Return the block of these headers: the received bytes, if the headers were received in that layout.
 
         Args:
             layout: The encoding of the headers.
@@ -95,7 +94,7 @@ class Headers:
         return layout.encode(self.items()) if received is None else received
 
     def received_bytes(self, layout: HeaderLayout = BINARY) -> bytes | None:
-        """Return the bytes these headers were received as, or None if they were not received in that layout."""
+        """Return the received bytes of these headers, or None if the headers were not received in that layout."""
         block = self._block
         return block.data if block is not None and block.layout.name == layout.name else None
 
@@ -114,7 +113,7 @@ class Headers:
         raise KeyError(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the last value of a key, or `default` if it is missing."""
+        """Return the last value of a key, or `default` if the key is missing."""
         if self._pairs is None and self._block is not None:
             value = self._block.last(key)
             return default if value is None else value
@@ -124,7 +123,7 @@ class Headers:
         return default
 
     def getall(self, key: str) -> tuple[HeaderValue, ...]:
-        """Return every value of a key in order; empty if it is missing."""
+        """Return every value of a key in order; an empty list if the key is missing."""
         if self._pairs is None and self._block is not None:
             return self._block.all(key)
         return tuple(value for name, value in self._pairs or () if name == key)
@@ -134,7 +133,7 @@ class Headers:
 
         Raises:
             KeyError: the key is missing.
-            HeaderError: it repeats.
+            HeaderError: the key repeats.
         """
         values = self.getall(key)
         if len(values) > 1:
@@ -148,7 +147,7 @@ class Headers:
         return tuple(dict.fromkeys(self._names()))
 
     def items(self) -> tuple[Pair, ...]:
-        """Return every pair in order, repeats included."""
+        """Return every pair in order, including repeated keys."""
         pairs = self._pairs
         if pairs is None:
             pairs = self._block.pairs() if self._block is not None else ()
@@ -156,12 +155,12 @@ class Headers:
         return pairs
 
     def values(self) -> tuple[HeaderValue, ...]:
-        """Return every value in order, repeats included."""
+        """Return every value in order, including the values of repeated keys."""
         return tuple(value for _, value in self.items())
 
     @property
     def repeated(self) -> bool:
-        """Whether some key appears more than once."""
+        """Whether any key appears more than once."""
         names = self._names()
         return len(set(names)) != len(names)
 
@@ -170,19 +169,19 @@ class Headers:
         return self._with_pairs((*self.items(), *Headers(pairs).items()))
 
     def without(self, key: str) -> Headers:
-        """Return new headers without any value of a key."""
+        """Return new headers without the values of a key."""
         return self._with_pairs(tuple(pair for pair in self.items() if pair[0] != key))
 
     def to_dict(self) -> dict[str, PlainValue]:
         """Return plain Python values by key.
 
         Raises:
-            HeaderError: a key repeats, which a dict cannot hold; use items().
+            HeaderError: a key repeats, which a dict cannot represent; use items().
         """
         if self.repeated:
             keys = self._names()
             key = next(name for name in keys if keys.count(name) > 1)
-            raise HeaderError(f"the header {key!r} repeats, which a dict cannot hold", advice="Use items() or getall()")
+            raise HeaderError(f"the header {key!r} is repeated, which a dict cannot represent", advice="Use items() or getall()")
         return {name: value.value for name, value in self.items()}
 
     # -- one put a type of the typed-headers proposal (KIP-82): appends in place, as specified there --------------
@@ -230,16 +229,16 @@ class Headers:
     # -- user-defined objects behind a key --------------------------------------------------------------------
 
     def register(self, key: str, encode: Callable[[Any], HeaderInput], decode: Callable[[Any], Any]) -> Headers:
-        """Return new headers with converters for the object behind a key: for put() and load().
+        """Return new headers with converters for the objects of a key, which put() and load() use.
 
         Args:
-            encode: The object -> a typed or plain header value.
-            decode: The received plain value -> the object.
+            encode: Converts the object to a typed or plain header value.
+            decode: Converts the received plain value to the object.
         """
         return _make(self._pairs, self._block, {**self._serializers, check_key(key): Serializer(encode, decode)})
 
     def registered_as(self, other: Headers) -> Headers:
-        """Return new headers with the converters of other headers, as for headers just received.
+        """Return new headers with the converters of other headers, for example for received headers.
 
         Args:
             other: Headers that register() returned.
@@ -247,7 +246,7 @@ class Headers:
         return _make(self._pairs, self._block, {**self._serializers, **other._serializers})
 
     def put(self, key: str, value: Any) -> Headers:
-        """Append a typed or plain value, or an object whose key is registered; return these headers.
+        """Append a typed or plain value, or an object of a registered key; return these headers.
 
         Raises:
             HeaderError: the key or value is invalid, or the headers are read-only.
@@ -256,7 +255,7 @@ class Headers:
         return self._append(key, _checked_value(key, value if serializer is None else serializer.encode(value)))
 
     def load(self, key: str) -> Any:
-        """Return the last value of a key, as the object registered for it, or else the plain value.
+        """Return the last value of a key: as an object if the key has a registered converter, otherwise as the plain value.
 
         Raises:
             KeyError: the key is missing.
@@ -275,9 +274,9 @@ class Headers:
     def _append(self, key: str, value: HeaderValue) -> Headers:
         if self._read_only:
             raise HeaderError(
-                "these headers are read-only: they belong to a message, or were hashed",
+                "the headers are read-only, because they belong to a message or were hashed",
                 where=f"header {key!r}",
-                advice="Use with_(), or put into a copy: Headers(message.headers)",
+                advice="Use with_(), or change a copy: Headers(message.headers)",
             )
         _set_pairs(self, (*self.items(), (check_key(key), value)))
         _set_block(self, None)
@@ -320,7 +319,7 @@ class Headers:
 
 
 def undecoded_headers(data: bytes, at: int) -> Headers:
-    """Return the headers of a block in the binary transport's layout that has at least one header."""
+    """Return the headers of a block in the binary transport's layout; the block must have at least one header."""
     return _make(None, HeaderBlock(data, at, BINARY), _NO_SERIALIZERS, read_only=True)
 
 
@@ -335,7 +334,7 @@ _new: Final[Any] = Headers.__new__
 def _make(
     pairs: tuple[Pair, ...] | None, block: HeaderBlock | None, serializers: Mapping[str, Serializer], *, read_only: bool = False
 ) -> Headers:
-    """Return headers of checked pairs, or of a block."""
+    """Return headers from checked pairs, or from a block."""
     headers: Headers = _new(Headers)
     _set_pairs(headers, pairs)
     _set_block(headers, block)
@@ -350,7 +349,7 @@ NO_HEADERS: Final = _make((), None, _NO_SERIALIZERS, read_only=True)
 
 def _pairs_of(source: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     if not isinstance(source, Iterable):
-        raise HeaderError(f"headers are a mapping, pairs of key and value, or Headers, not {type(source).__name__}")
+        raise HeaderError(f"headers must be a mapping, pairs of key and value, or Headers, not {type(source).__name__}")
     for pair in source:
         try:
             key, value = pair

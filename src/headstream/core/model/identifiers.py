@@ -1,4 +1,4 @@
-"""Names and numbers of things: streams and topics, message ids."""
+"""Names and numbers of streams and topics, and message ids."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def check_name(name: str, noun: str) -> str:
 
     Args:
         name: 1 to 255 bytes of UTF-8.
-        noun: The kind of the named object; a stream's name has no dot and no slash, a consumer's or group's name can contain NUL.
+        noun: The kind of the named object. A stream's name must not contain a dot or slash; a consumer's or group's name can
+            contain NUL.
     """
     if not isinstance(name, str):
-        raise InvalidInputError(f"a {noun} name is text, not {type(name).__name__}", advice="Pass a str")
+        raise InvalidInputError(f"a {noun} name must be a str, not {type(name).__name__}")
     size = len(name.encode("utf-8", "surrogatepass"))
     if not 1 <= size <= MAX_NAME_BYTES:
         raise InvalidInputError(f"a {noun} name must have 1 to {MAX_NAME_BYTES} bytes, not {size}", where=repr(name[:40]))
@@ -41,12 +42,12 @@ def check_name(name: str, noun: str) -> str:
 
 
 def has_control_character(name: str) -> bool:
-    """Return whether a name has a character of U+0000 to U+001F or U+007F to U+009F: no new stream or topic has one."""
+    """Return whether a name has a control character, U+0000 to U+001F or U+007F to U+009F."""
     return any(character < " " or "\x7f" <= character <= "\x9f" for character in name)
 
 
 def check_new_name(name: str, noun: str) -> str:
-    """Return the name of a new stream or topic as check_name() does; existing names can have a control character."""
+    """Return the name of a new stream or topic; unlike check_name(), reject control characters."""
     check_name(name, noun)
     if has_control_character(name):
         raise InvalidInputError(f"a new {noun} name must not contain control characters", where=repr(name))
@@ -62,7 +63,7 @@ class TopicName:
 
     @classmethod
     def parse(cls, text: str) -> TopicName:
-        """Return the topic name in a text; the first slash separates."""
+        """Parse `stream/topic`; the first slash is the separator."""
         stream, slash, topic = text.partition("/")
         if not slash:
             raise InvalidInputError(f"{text!r} is not a topic", advice="Write stream/topic, as in shop/orders")
@@ -73,21 +74,21 @@ class TopicName:
 
 
 def parse_number(text: str) -> int | None:
-    """Return the id of a stream or topic in a text (1 to 4294967295, no leading zeros), or None if it is not an id."""
+    """Parse the id of a stream or topic (1 to 4294967295, no leading zeros); None if the string is not an id."""
     if not (text.isascii() and text.isdecimal() and len(text) <= _ID_DIGITS) or text.startswith("0"):
         return None
     return int(text) if int(text) <= _MAX_ID else None
 
 
 def format_message_id(message_id: int) -> str:
-    """Return the text of a message id: the UUID whose bytes it is, little-endian."""
+    """Format a message id as a UUID, whose bytes are the id in little-endian order."""
     import uuid  # takes a twentieth of `import headstream`
 
     return str(uuid.UUID(bytes=message_id.to_bytes(16, "little")))
 
 
 def parse_message_id(text: str) -> int:
-    """Return the number of a message id's text, a UUID or a decimal number; InvalidInputError if it is neither."""
+    """Parse a message id, a UUID or a decimal number, to a number; InvalidInputError if it is neither."""
     import uuid
 
     if text.isdecimal() and int(text) < 1 << 128:

@@ -1,11 +1,11 @@
-"""Leases: messages of a consumer group that workers share, each lent to one worker at a time until an end.
+"""Leases: the workers of a consumer group share its messages; a message is leased to one worker at a time, for a limited time.
 
-pending    waits, or was never leased          leased one worker has it, until the lease ends
-delayed    failed: waits for its next attempt  deferred   set aside until it is asked for by its offset
-done       never delivered again               poisoned   done, with a copy in the dead letter
+pending    waits, or was never leased          leased     assigned to one worker until the lease ends
+delayed    failed: waits for its next attempt  deferred   delivered only when requested by its offset
+done       never delivered again               poisoned   done, with a copy in the dead-letter topic
 
-A grant lends ranges of messages under one token. A step of a message needs this token: a step that a
-worker sends after its lease has ended changes nothing; the refusal describes the later events.
+A grant leases ranges of messages under one token, which every step of these messages must carry. A step that a worker sends after
+its lease has ended has no effect; the refusal states what has happened to the message since.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SKIPPED: Final = "skipped"
 
 
 class LeaseStep(enum.IntEnum):
-    """One step of leased messages."""
+    """A step in the delivery of leased messages."""
 
     DONE = 1
     FAILED = 2
@@ -48,11 +48,11 @@ class LeaseStep(enum.IntEnum):
 
 
 class LeaseChange(NamedTuple):
-    """A step of messages that were leased together; repeating it has no effect.
+    """A step of messages that were leased together. Recording a step twice has no effect.
 
     Args:
-        until_offset: One past the last message; FAILED and POISONED are steps of one message.
-        delay_us: For FAILED: how long it waits; for EXTENDED: how long the lease lasts from now; microseconds.
+        until_offset: One past the last message; a FAILED or POISONED step concerns exactly one message.
+        delay_us: Microseconds. For FAILED: how long the message waits. For EXTENDED: how long the lease lasts from now.
     """
 
     step: LeaseStep
@@ -65,7 +65,7 @@ class LeaseChange(NamedTuple):
 
 
 class LeaseRefusal(NamedTuple):
-    """A step that was refused, because the lease had ended; `what` has happened to the first message since."""
+    """A step that was refused because the lease had ended. `what` states what has happened to the first message since."""
 
     from_offset: int
     until_offset: int
@@ -73,14 +73,14 @@ class LeaseRefusal(NamedTuple):
 
 
 class SettledLeases(NamedTuple):
-    """The reply to a worker that has recorded steps; `paused_us` is 0 while the group runs."""
+    """The response to a worker that recorded steps; `paused_us` is 0 while the group runs."""
 
     refused: list[LeaseRefusal]
     paused_us: int = 0
 
 
 class LeasedRange(NamedTuple):
-    """Messages leased together that have failed equally often, a lease that ended included."""
+    """Messages leased together that have the same number of failures; an expired lease is a failure."""
 
     from_offset: int
     until_offset: int
@@ -92,13 +92,13 @@ class LeaseRequest:
     """A worker's request for messages.
 
     Args:
-        token: The lease's id, a random number. A repeated request returns the messages that it leased before.
-        lease_us: Time for which the worker has the messages, microseconds.
-        attempts: Number of attempts after which a message fails permanently when its lease ends; None sets no limit.
+        token: The lease's id, a random number. A request that repeats a token returns the messages leased with this token.
+        lease_us: Duration of the lease, microseconds.
+        attempts: Number of attempts after which a message whose lease ends fails permanently; None sets no limit.
         order: SKIP, or KEY: later messages of a key wait for earlier messages.
-        partitions: Partitions to try, in this order; empty tries all.
-        starts: Partition -> where the group begins if it has no committed offset; else the first message.
-        deferred: Offsets of deferred messages to lease; `partitions` then has exactly one partition.
+        partitions: Partitions to lease from, in order of preference; empty for all.
+        starts: Partition -> the offset where the group begins if it has no committed offset; the first message if not specified.
+        deferred: Offsets of deferred messages to lease; `partitions` must then contain exactly one partition.
     """
 
     token: int
@@ -116,13 +116,13 @@ class LeaseRequest:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Leased messages of one partition (0 if nothing was leased), or when to request again.
+    """Leased messages of one partition, or, if nothing was leased (partition 0), when to request again.
 
     Args:
-        ends: Partition -> its end when nothing in it could be leased: a worker waits for messages from that offset on.
-        wait_us: When a delay or a lease ends, so that messages can be leased without a new message, microseconds; None if nothing
-            is.
-        is_paused: Whether the group is paused until then, or another worker has the trial message.
+        ends: Partition without messages to lease -> its end offset, at which the worker waits for new messages.
+        wait_us: Time until the next delay or lease ends and messages can be leased again, microseconds; None if no delay or lease
+            is active.
+        is_paused: Whether the group is paused for this time, or another worker has the trial message.
     """
 
     partition: int = 0
@@ -134,7 +134,7 @@ class Grant:
 
 
 def check_lease_us(lease_us: int) -> int:
-    """Return the length of a lease; InvalidOptionError if it is out of range."""
+    """Return the duration of a lease; InvalidOptionError if the duration is out of range."""
     if not MIN_LEASE_US <= lease_us <= MAX_LEASE_US:
         raise InvalidOptionError(
             f"the lease is {lease_us / 1e6:g} s", advice=f"Use {MIN_LEASE_US / 1e3:g} ms to {MAX_LEASE_US / 3_600_000_000:g} h"

@@ -1,6 +1,6 @@
-"""Distinguishes local paths from an object store's URL and from a table name in a catalog, which resemble them.
+"""Distinguishes local paths from URLs of object stores and from catalog table names.
 
-Python treats `s3://lake/tables` as a relative path, so a program that writes there succeeds, but into `./s3:/lake/tables`.
+Python treats `s3://lake/tables` as a relative path: without this check, a program would write to `./s3:/lake/tables`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CATALOG_NAME: Final = re.compile(r"[^\W\d][\w{}]*(?:\.[\w{}]+){2}|\{\w+\}\.\{\w
 
 
 def find_path_problem(text: str, *, is_table: bool = False) -> tuple[str, str] | None:
-    """Return the fault of a path and the advice, or None if it is local; one for Delta tables can be a catalog's table name."""
+    """Return a path's fault and advice, or None if the path is local."""
     found = _SCHEME.match(text)
     if found is not None:
         scheme = found[1].lower()
@@ -37,7 +37,7 @@ def find_path_problem(text: str, *, is_table: bool = False) -> tuple[str, str] |
 
 
 def parse_local_path(text: str, *, is_table: bool = False) -> str:
-    """Return a local path: the text itself, or the path of a file:// URL; InvalidOptionError as find_path_problem() finds."""
+    """Return the local path in a string or a file:// URL; InvalidOptionError if find_path_problem() finds a fault."""
     if text[:5].lower() == "file:":
         parts = urlsplit(text)
         path = unquote(parts.path)

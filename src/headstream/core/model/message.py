@@ -1,4 +1,4 @@
-"""Message: one message as a value, its state and its checksum."""
+"""Message: one message as a value, with its state and checksum."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MAX_ID: Final = (1 << 128) - 1
 
 
 class MessageState(enum.IntEnum):
-    """The state of a stored message; the codes are Iggy's.
+    """The state of a stored message; codes are as in Iggy.
 
-    A code unknown to this version, 0 to 255, is a member with a generated name:
-    `MessageState(99).name` is "unknown(99)"; iterating over the states skips it.
+    A code unknown to this version, from 0 to 255, is a member with a generated name: `MessageState(99).name` is "unknown(99)".
+    Iteration over MessageState does not include such members.
     """
 
     AVAILABLE = 1
@@ -41,7 +41,7 @@ class MessageState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A change of a stored message's state (1 to 255); the time is microseconds since 1970 UTC."""
+    """A change of a stored message's state (1 to 255); the time is in microseconds since 1970 UTC."""
 
     offset: int
     state: int
@@ -56,7 +56,7 @@ def state_name(state: int) -> str:
 
 
 def parse_state(name: str) -> MessageState:
-    """Return the state of a name, `unknown(n)` included and case-insensitive; InvalidInputError if the name is unknown."""
+    """Return the state with a name (case-insensitive; `unknown(n)` is accepted); InvalidInputError if there is no such state."""
     text = name.strip().lower()
     if text.startswith("unknown(") and text.endswith(")") and text[8:-1].isdecimal() and int(text[8:-1]) < 256:
         return MessageState(int(text[8:-1]))
@@ -68,7 +68,7 @@ def parse_state(name: str) -> MessageState:
 
 
 def checksum(payload: bytes) -> int:
-    """Return a payload's CRC-32 (IEEE, as in zlib), which its message carries.
+    """Return a payload's CRC-32 (IEEE, as in zlib), the checksum of its message.
 
     Args:
         payload: The payload's bytes, as stored.
@@ -82,15 +82,15 @@ class Message:
 
     Args:
         payload: The bytes; None is a null payload (a tombstone), which differs from b"".
-        headers: Typed headers; anything Headers() takes.
-        key: The bytes that choose the partition and identify the message for compaction, or None.
-        id: Unsigned 128-bit; 0 makes the log generate an id.
+        headers: Typed headers, in any form that Headers() accepts.
+        key: The bytes that determine the partition and identify the message for compaction, or None.
+        id: Unsigned 128-bit number; if it is 0, the log generates an id.
         offset: Offset in the partition, from 0; None before the message is stored.
         timestamp: Time of the append, microseconds since 1970 UTC; None before the message is stored.
         state: A MessageState, or its code from 0 to 255.
         checksum: CRC-32 of the payload; computed by default.
-        topic: `stream/topic` it was read from; not part of equality.
-        partition: The partition it was read from; not part of equality.
+        topic: `stream/topic` from which the message was read; not part of equality.
+        partition: Number of the partition from which the message was read; not part of equality.
 
     Raises:
         InvalidInputError: a number is out of range.
@@ -110,7 +110,7 @@ class Message:
     def __post_init__(self) -> None:
         if not isinstance(self.payload, (bytes, type(None))) or not isinstance(self.key, (bytes, type(None))):
             raise InvalidInputError(
-                f"payload and key are bytes or None, not {type(self.payload).__name__} and {type(self.key).__name__}",
+                f"payload and key must be bytes or None, not {type(self.payload).__name__} and {type(self.key).__name__}",
                 advice='Encode text, as in "text".encode()',
             )
         if not isinstance(self.id, int) or not 0 <= self.id <= _MAX_ID:
@@ -123,7 +123,7 @@ class Message:
             object.__setattr__(self, "checksum", zlib.crc32(self.payload or b""))
         if not isinstance(self.state, MessageState):
             if not isinstance(self.state, int) or not 0 <= self.state <= 255:
-                raise InvalidInputError(f"state {self.state} is not a number from 0 to 255")
+                raise InvalidInputError(f"a state must be a number from 0 to 255, not {self.state}")
             object.__setattr__(self, "state", MessageState(self.state))
 
     def verify(self) -> bool:
@@ -156,7 +156,7 @@ class ReceivedMessage(Message):
 
     @property
     def attempt(self) -> int:
-        """Number of this attempt, from 1, for a consumer with `on_error`; 1 for other consumers, and in copies of the message."""
+        """Number of this attempt, from 1. It is always 1 for a consumer without `on_error`, and in copies of the message."""
         try:
             return self._attempt
         except AttributeError:
@@ -164,7 +164,7 @@ class ReceivedMessage(Message):
 
 
 def set_attempt(message: ReceivedMessage, attempt: int) -> None:
-    """Set a message's attempt, when it is delivered."""
+    """Set the number of the attempt when a message is delivered."""
     _put_attempt(message, attempt)
 
 
@@ -183,9 +183,9 @@ def stored_message(
     checksum: int,
     place: tuple[str | None, int | None],
 ) -> ReceivedMessage:
-    """Return ReceivedMessage(...) of fields read from a log, which are known to be valid, unchecked.
+    """Return a ReceivedMessage from fields read from a log; they are known to be valid and are not checked.
 
-    A checksum of -1 has it computed; `place` is `stream/topic` and the partition.
+    If `checksum` is -1, it is computed. `place` is `stream/topic` and the partition.
     """
     message: ReceivedMessage = _new(ReceivedMessage)
     _set_payload(message, payload)

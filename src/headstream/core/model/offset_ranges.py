@@ -1,7 +1,7 @@
-"""OffsetRanges: a set of offsets as half-open ranges, compact regardless of their number.
+"""OffsetRanges: a set of offsets, stored compactly as half-open ranges.
 
-A million consecutive set-aside messages are one range. Without ranges, a poll that begins before them would read the
-state of each message, and block the event loop for seconds.
+A million consecutive unavailable messages are one range. Without ranges, a poll that begins before them would read the state of
+each message and block the event loop for seconds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 
 class OffsetRanges:
-    """A mutable set of offsets, made of ranges that can overlap; a search takes the logarithm of the number of ranges."""
+    """A mutable set of offsets. Added ranges can overlap; a search takes logarithmic time in the number of ranges."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._begins = array("Q")
@@ -54,7 +54,7 @@ class OffsetRanges:
         self._ends[low:high] = array("Q", [until_offset])
 
     def remove(self, from_offset: int, until_offset: int) -> None:
-        """Remove a range; offsets that are not in the set stay out of it."""
+        """Remove the offsets of a range from the set."""
         if from_offset >= until_offset:
             return
         low = bisect_right(self._ends, from_offset)
@@ -67,7 +67,7 @@ class OffsetRanges:
         self._ends[low:high] = array("Q", [end for _, end in left])
 
     def skip(self, offset: int) -> int:
-        """Return the first offset, at or after the given offset, that is not in the set."""
+        """Return the first offset at or after the given offset that is not in the set."""
         at = bisect_right(self._begins, offset) - 1
         return max(offset, self._ends[at]) if at >= 0 else offset
 
@@ -80,7 +80,7 @@ class OffsetRanges:
 
 
 def ranges_of(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Iterate over the ranges of ascending offsets."""
+    """Yield the ranges of consecutive offsets in ascending offsets."""
     begin = end = -1
     for offset in offsets:
         if offset != end:

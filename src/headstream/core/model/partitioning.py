@@ -1,4 +1,4 @@
-"""How a send chooses the partition of its messages."""
+"""Partitioning: how the partition for the messages of a send is chosen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_PARTITION = (1 << 32) - 1
 
 
 class PartitioningKind(enum.IntEnum):
-    """The three ways to choose a partition; the codes are Iggy's."""
+    """The three ways to choose a partition; codes are as in Iggy."""
 
     BALANCED = 1
     PARTITION_ID = 2
@@ -22,10 +22,10 @@ class PartitioningKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """The partition that the messages of a send go to.
+    """The partition to which the messages of a send are appended.
 
     Args:
-        kind: One of PartitioningKind.
+        kind: How the partition is chosen.
         value: Empty for balanced, 4 little-endian bytes for a partition's number, 1 to 255 bytes for a key.
 
     Raises:
@@ -37,13 +37,13 @@ class Partitioning:
 
     def __post_init__(self) -> None:
         if not isinstance(self.value, (bytes, bytearray, memoryview)):
-            raise InvalidInputError(f"a key is bytes, not {type(self.value).__name__}", advice='Encode it, as in key(b"42")')
+            raise InvalidInputError(f"a key must be bytes, not {type(self.value).__name__}", advice='Encode it, as in key(b"42")')
         allowed = {1: range(1), 2: range(4, 5), 3: range(1, 256)}[self.kind]
         if len(self.value) not in allowed:
             raise InvalidInputError(
-                f"{self.kind.name.lower()} has {allowed[0]} to {allowed[-1]} bytes, not {len(self.value)}"
+                f"{self.kind.name.lower()} must have {allowed[0]} to {allowed[-1]} bytes, not {len(self.value)}"
                 if len(allowed) > 1
-                else f"{self.kind.name.lower()} has {allowed[0]} bytes, not {len(self.value)}"
+                else f"{self.kind.name.lower()} must have {allowed[0]} bytes, not {len(self.value)}"
             )
 
     @classmethod
@@ -53,7 +53,7 @@ class Partitioning:
 
     @classmethod
     def partition(cls, number: int) -> Partitioning:
-        """One partition, by its number from 1."""
+        """One partition, given by its number, from 1."""
         if not isinstance(number, int) or not 0 <= number <= _MAX_PARTITION:
             raise InvalidInputError(f"partition {number!r} is not an unsigned 32-bit number")
         return cls(PartitioningKind.PARTITION_ID, number.to_bytes(4, "little"))
@@ -65,9 +65,9 @@ class Partitioning:
 
 
 def partition_of(key: bytes, partitions: int, *, is_from_zero: bool = False) -> int:
-    """Return the partition of a key: xxHash32 modulo the count; remainder 0 is the last partition, as in Iggy.
+    """Return the partition of a key: xxHash32 modulo the partition count. Remainder 0 is the last partition, as in Iggy.
 
-    Iggy's clients of protocol 0.11 count partitions from 0 (`is_from_zero`): remainder 0 is the first partition.
+    Iggy clients of protocol 0.11 number partitions from 0 (`is_from_zero`): remainder 0 is then the first partition.
     """
     found = xxhash.xxh32_intdigest(key) % partitions
     return found + 1 if is_from_zero else found or partitions

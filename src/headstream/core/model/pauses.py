@@ -1,8 +1,7 @@
-"""Pauses: when too large a share of a group's last attempts fails, the group gets no messages for some time, and then one trial
-message.
+"""Pauses: if too many of a group's last attempts fail, the group receives no messages for a time, then one trial message.
 
 running    messages are delivered          paused    no message is delivered until a time
-on trial   one message is delivered: if its attempt succeeds the group runs again, if it fails the group is paused again
+on trial   one message is delivered: if its attempt succeeds, the group runs again; if it fails, the group is paused again
 """
 
 from __future__ import annotations
@@ -19,30 +18,30 @@ MAX_PAUSE_US: Final = 24 * 3_600_000_000
 
 
 class PauseRule(NamedTuple):
-    """When a group is paused (number of failures among its last attempts), and for how long, microseconds."""
+    """The number of failures among a group's last attempts that pauses the group, and the length of the pause in microseconds."""
 
     failures: int
     attempts: int
     pause_us: int
 
     def check(self) -> PauseRule:
-        """Return the rule; InvalidOptionError if it is out of range."""
+        """Return the rule; InvalidOptionError if a value is out of range."""
         if not 1 <= self.failures <= self.attempts <= MAX_PAUSE_ATTEMPTS:
             raise InvalidOptionError(
-                f"{self.failures} failures of {self.attempts} attempts pause the group",
-                advice=f"Use 1 to {MAX_PAUSE_ATTEMPTS} attempts, and a share of them above 0 and at most 1",
+                f"the group cannot be paused after {self.failures} failures of {self.attempts} attempts",
+                advice=f"Set pause_attempts to 1 to {MAX_PAUSE_ATTEMPTS}, and pause_share above 0 and at most 1",
             )
         if not 1 <= self.pause_us <= MAX_PAUSE_US:
-            raise InvalidOptionError(f"the group is paused for {self.pause_us} us", advice="Use a pause of 1 us to 24 h")
+            raise InvalidOptionError(f"the pause of a group must be 1 us to 24 h, not {self.pause_us} us")
         return self
 
 
 class GroupPause(NamedTuple):
-    """Pause state of a group.
+    """The pause state of a group.
 
     Args:
-        until_us: End of the pause, microseconds since 1970 UTC; 0 while it runs. A time that has passed: it is on trial.
-        attempts_count: Number of last attempts that it stores; 0 without a rule.
+        until_us: End of the pause, microseconds since 1970 UTC; 0 while the group runs. After this time the group is on trial.
+        attempts_count: Number of last attempts that are stored; 0 if the group has no rule.
     """
 
     until_us: int = 0

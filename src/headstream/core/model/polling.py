@@ -1,4 +1,4 @@
-"""Polls: their start and consumer, the polled messages, and the partition of a key."""
+"""Polls: where they start, whose offsets they use, and the polled messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_VALUE: Final = (1 << 64) - 1
 
 
 class PollingKind(enum.IntEnum):
-    """The five starting points of a poll; the codes are Iggy's."""
+    """The five starting points of a poll; codes are as in Iggy."""
 
     OFFSET = 1
     TIMESTAMP = 2
@@ -29,7 +29,7 @@ class PollingStrategy:
     """Where a poll begins.
 
     Args:
-        kind: One of PollingKind.
+        kind: The kind of starting point.
         value: The offset, or the time in microseconds since 1970 UTC; 0 for the other kinds.
 
     Raises:
@@ -45,32 +45,32 @@ class PollingStrategy:
 
     @classmethod
     def offset(cls, value: int) -> PollingStrategy:
-        """From this offset on."""
+        """Poll from an offset."""
         return cls(PollingKind.OFFSET, value)
 
     @classmethod
     def timestamp(cls, value_us: int) -> PollingStrategy:
-        """From the first message appended at or after this time, microseconds since 1970 UTC."""
+        """Poll from the first message appended at or after this time, microseconds since 1970 UTC."""
         return cls(PollingKind.TIMESTAMP, value_us)
 
     @classmethod
     def first(cls) -> PollingStrategy:
-        """From the oldest existing message."""
+        """Poll from the oldest existing message."""
         return cls(PollingKind.FIRST)
 
     @classmethod
     def last(cls) -> PollingStrategy:
-        """The newest messages, up to the requested count."""
+        """Poll the newest messages, up to the requested count."""
         return cls(PollingKind.LAST)
 
     @classmethod
     def next(cls) -> PollingStrategy:
-        """From the offset that this consumer or group has committed."""
+        """Poll from the offset that this consumer or group has committed."""
         return cls(PollingKind.NEXT)
 
     @classmethod
     def parse(cls, spec: int | Literal["first", "last", "next"] | str) -> PollingStrategy:
-        """Return the strategy of a number (an offset) or of `first`, `last` or `next`.
+        """Parse a number (an offset), `first`, `last` or `next`.
 
         Raises:
             InvalidInputError: it is neither.
@@ -86,7 +86,7 @@ class PollingStrategy:
 
 
 class ConsumerKind(enum.IntEnum):
-    """Kinds of owners of committed offsets; the codes are Iggy's."""
+    """Kinds of owners of committed offsets; codes are as in Iggy."""
 
     CONSUMER = 1
     GROUP = 2
@@ -94,7 +94,7 @@ class ConsumerKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetOwner:
-    """The owner of committed offsets: one consumer by its name, or a group whose members share them."""
+    """The owner of committed offsets: a single consumer, or a group whose members share the offsets."""
 
     kind: ConsumerKind
     name: str
@@ -108,13 +108,13 @@ class OffsetOwner:
     @classmethod
     @lru_cache(maxsize=1024)
     def group(cls, name: str) -> OffsetOwner:
-        """Return the group of this name."""
+        """Return the group with this name."""
         return cls(ConsumerKind.GROUP, name)
 
     @classmethod
     @lru_cache(maxsize=1024)
     def named(cls, name: str) -> OffsetOwner:
-        """Return the single consumer of this name."""
+        """Return the single consumer with this name."""
         return cls(ConsumerKind.CONSUMER, name)
 
     def __str__(self) -> str:
@@ -127,11 +127,12 @@ class Polled:
 
     Args:
         end_offset: One past the newest offset of the partition at the time of the poll.
-        next_offset: Where to poll next: after the returned and the skipped messages.
-        chunks: Complete stored messages back to back, in order, in one or more pieces.
-        generation: Distinguishes the partition from earlier partitions of its name, before a purge or deletion; 0 if unknown.
-        scanned_count: With a filter: the number of messages that it examined, with all messages of the segments that it skipped.
-        failed_count: Number of messages to which it could not be applied.
+        next_offset: The offset to poll next, after the returned and the skipped messages.
+        chunks: Complete stored messages, contiguous and in order, in one or more pieces.
+        generation: Distinguishes the partition from partitions of the same name before a purge or deletion; 0 if unknown.
+        scanned_count: With a filter: the number of messages that it examined, including all messages of the segments that it
+            skipped.
+        failed_count: Number of messages to which the filter could not be applied.
     """
 
     partition: int
@@ -146,7 +147,7 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCounts:
-    """The part of a topic that a filter reads, and the part that it skips by the times and header summaries of segments."""
+    """Counts of the segments that a filter reads, and of those that it skips by their times and header summaries."""
 
     segments_count: int
     skipped_count: int
@@ -156,6 +157,6 @@ class SegmentCounts:
 
 @dataclass(frozen=True, slots=True)
 class PolledMessages(Polled):
-    """The result of a poll whose messages are values already: Kafka does not store our format."""
+    """The result of a poll whose messages are already values, because Kafka does not store Headstream's format."""
 
     messages: tuple[ReceivedMessage, ...] = ()

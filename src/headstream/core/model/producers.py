@@ -1,11 +1,11 @@
-"""Numbered batches, which a log recognizes when they repeat, so that any send can be retried.
+"""Numbered batches. A log recognizes a repeated batch by its number, so any send can be retried.
 
-A producer has a unique id and an epoch. It numbers its messages in each partition: a batch carries the sequence of its
-first message, and the next batch begins where the previous batch ended. Abandoning a batch of unknown outcome ends the
-epoch: batches of that epoch still in flight are rejected, and the next epoch begins at sequence 0.
+A producer has a unique id and an epoch. It numbers its messages in each partition: a batch carries the sequence of its first
+message, and the next batch continues the sequence. If a producer abandons a batch whose outcome is unknown, it ends the epoch:
+batches of that epoch still in flight are rejected, and the next epoch begins at sequence 0.
 
 The fields and their ranges are as in Kafka's InitProducerId and Produce: ids are positive signed 64-bit numbers, epochs
-signed 16-bit, sequences signed 32-bit; 0 follows the greatest sequence.
+signed 16-bit, sequences signed 32-bit. After the greatest sequence, sequences restart at 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ProducerId(NamedTuple):
 
 
 class BatchNumber(NamedTuple):
-    """The number of a batch: its producer, the epoch, and the sequence of its first message in the partition."""
+    """The number of a batch: its producer with epoch, and the sequence of its first message in the partition."""
 
     producer_id: int
     epoch: int
@@ -45,13 +45,13 @@ class Appended:
     """The stored position of a batch.
 
     Args:
-        offset: Offset of its first message; if all its messages are repeats, the partition's next offset.
+        offset: Offset of the batch's first message; if all its messages are repeats, the partition's next offset.
         timestamp_us: Time of the append, microseconds since 1970 UTC; None if the server does not report it.
-        count: Number of its messages that were stored: all, unless the topic drops repeated ids; -1 if the server does not
-            report it.
-        is_repeat: Whether the batch had been stored by an earlier send.
-        positions: Offset and time of each message where they are not consecutive: in Kafka, batches of other producers can lie
-            between them. None: consecutive from `offset`, all with the time `timestamp_us`.
+        count: Number of stored messages of the batch: all, unless the topic drops repeated ids; -1 if the server does not report
+            it.
+        is_repeat: Whether an earlier send had already stored the batch.
+        positions: Offset and time of each message if offsets are not consecutive: in Kafka, batches of other producers can lie
+            between the messages. None: offsets are consecutive from `offset`, and all messages have the time `timestamp_us`.
     """
 
     offset: int
@@ -62,12 +62,12 @@ class Appended:
 
 
 def next_sequence(sequence: int, count: int) -> int:
-    """Return the sequence after `count` messages."""
+    """Return the sequence that follows `count` messages."""
     return (sequence + count) % SEQUENCES
 
 
 def producer_id_of(number: int, user_id: int) -> int:
-    """Return a producer's id; the number is unique, below 2^43."""
+    """Return a producer's id from a unique number below 2^43."""
     return (user_id & _OWNER_MASK) << _COUNTER_BITS | number
 
 

@@ -1,8 +1,8 @@
 """Parses durations and sizes: `500ms`, `30 s`, `2 days 4 hours`; `10GB`, `64 MiB`, `1.5 KB`.
 
-Every option, setting and configuration file uses these two functions, so a text means the same everywhere. KB, MB, ... are
-powers of 1000; KiB, MiB, ... and single letters (`512m`) are powers of 1024, as in Spark and the JVM. `m` is minutes and `M`
-months of 30.44 days, as in the configuration of Iggy's server; all other units are case-insensitive.
+Every option, setting and configuration file uses these two functions, so a duration or size is read the same way everywhere. KB,
+MB, ... are powers of 1000; KiB, MiB, ... and single letters (`512m`) are powers of 1024, as in Spark and the JVM. `m` is minutes
+and `M` months of 30.44 days, as in the configuration of Iggy's server; all other units are case-insensitive.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _MAX_UINT64: Final = (1 << 64) - 1
 
 
 def parse_duration_us(spelled: str | int | timedelta, *, plain_unit: str | None = None) -> int:
-    """Return the microseconds of a duration.
+    """Convert a duration to microseconds.
 
     Args:
-        spelled: A text such as `500ms`, `60s`, `1.5 h` or `2 days 4 hours`, a timedelta, or a number if plain numbers have a
-            unit. `0` needs none.
+        spelled: A string such as `500ms`, `60s`, `1.5 h` or `2 days 4 hours`, a timedelta, or, if `plain_unit` is given, a
+            number. `0` needs no unit.
         plain_unit: The unit of a number without a unit, as in DURATION_UNITS_US; None rejects such numbers.
 
     Raises:
-        InvalidInputError: it is not a duration, is negative, or is beyond 2^63 microseconds.
+        InvalidInputError: the value is not a duration, is negative, or exceeds 2^63 microseconds.
     """
     if isinstance(spelled, timedelta):
         total = Fraction(spelled // timedelta(microseconds=1) * 1000)
@@ -72,10 +72,10 @@ def parse_duration_us(spelled: str | int | timedelta, *, plain_unit: str | None 
 
 
 def parse_size_bytes(spelled: str | int) -> int:
-    """Return the bytes of a size.
+    """Convert a size to a number of bytes.
 
     Raises:
-        InvalidInputError: it is not a size, is negative, or is beyond 2^64 - 1.
+        InvalidInputError: the value is not a size, is negative, or exceeds 2^64 - 1.
     """
     part = _PART.fullmatch(str(spelled)) if type(spelled) in (str, int) else None
     scale = None if part is None else _SIZE_SCALES.get(part[2].lower())

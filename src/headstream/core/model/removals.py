@@ -1,4 +1,4 @@
-"""Removal: the fate of messages that were marked for deletion."""
+"""Removal: the result of removing messages that were marked for deletion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Result of removing the marked messages of a partition; `left_count` groups of segments are still to be examined."""
+    """Result of removing marked messages of a partition; `left_count` segment groups are still to be examined."""
 
     removed_count: int = 0
     removed_bytes: int = 0
@@ -15,7 +15,7 @@ class Removal:
     left_count: int = 0
 
     def __add__(self, other: Removal) -> Removal:
-        """Return the sum of two removals, one after the other."""
+        """Return the sum of two successive removals."""
         return Removal(
             self.removed_count + other.removed_count,
             self.removed_bytes + other.removed_bytes,

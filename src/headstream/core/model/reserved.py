@@ -2,7 +2,7 @@
 
     name             kind      where                       what it is
     hs.key           raw       binary, JSON: the first     the message's key
-    hs.null          bool      binary, JSON: next or first true: the payload is null, not empty
+    hs.null          bool      binary, JSON: next or first  true: the payload is null, not empty
     hs.timestamp     int64     anywhere                    a time set by the sender
     hs.id            raw       KIP-82: at the beginning    the message's id, 16 little-endian bytes; in Kafka a UUID as text
     hs.state         int16     KIP-82: next                its state, unless available; in Kafka its name
@@ -12,19 +12,19 @@
     hs.compression   string    anywhere                    how the payload is compressed (interceptors/compression.py)
     hs.encryption    string    anywhere                    how the payload is encrypted (interceptors/encryption.py)
     hs.mirror        string    anywhere                    the logs from which a message was mirrored (mirror/hops.py)
-    hs.origin.*      several   messages set aside          the topic, partition, offset and timestamp of the original; its group
-    hs.schema_id     string    messages set aside          the schema that a parked message waits for
-    hs.reason        string    messages set aside          why a message is dead-lettered or delayed
-    hs.reason_code   string    dead letters of groups      the reason as one of core/model/deliveries.py's DeadLetterReason
-    hs.attempts      int32     dead letters of groups      how often the message was tried
-    hs.redrive       string    redriven messages           the letter: `stream/topic/partition/offset`
+    hs.origin.*      several   parked and dead-lettered    the original's topic, partition, offset and timestamp; its group
+    hs.schema_id     string    parked and dead-lettered    the schema that a parked message waits for
+    hs.reason        string    parked and dead-lettered    why the message is dead-lettered or parked
+    hs.reason_code   string    dead letters of groups      the reason as a DeadLetterReason (core/model/deliveries.py)
+    hs.attempts      int32     dead letters of groups      number of attempts to process the message
+    hs.redrive       string    redriven messages           the dead letter: `stream/topic/partition/offset`
     hs.redrives      int32     redriven messages           how often the message was redriven
     hs.first_error   string    dead letters of groups      the first error; hs.reason is the last error
     hs.first_failed  int64     dead letters of groups      the time of the first error
     hs.last_failed   int64     dead letters of groups      the time of the last error
 
-Times are microseconds since 1970 UTC. Senders can write hs.timestamp, hs.compression, hs.encryption and hs.mirror; sending
-another of these names raises an error. Stored, received or converted messages retain all their headers.
+Times are microseconds since 1970 UTC. Senders can write hs.timestamp, hs.compression, hs.encryption and hs.mirror; sending any
+other of these headers raises an error. Stored, received or converted messages retain all their headers.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SENDABLE: Final = frozenset((TIMESTAMP_HEADER, COMPRESSION_HEADER, ENCRYPTION_H
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether a header name is reserved for the log: senders cannot write it."""
+    """Return whether a header name is reserved for the log, so that senders cannot write the header."""
     return name.startswith(RESERVED_PREFIX) and name not in _SENDABLE
 
 

@@ -1,4 +1,4 @@
-"""Streams, topics and partitions: the values that clients return."""
+"""Streams, topics and partitions, as returned by clients."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Limits(enum.StrEnum):
 
 
 class Fsync(enum.StrEnum):
-    """When acknowledged messages are synced to the disk, which determines the possible loss in a power failure.
+    """When messages are synced to the disk. This determines which acknowledged messages a power failure can destroy.
 
     A crash of the process loses no acknowledged message under any policy.
-    `always`: before the acknowledgement; nothing is lost. Concurrent senders share one sync.
-    `interval`: within a second, and when the log is closed.
-    `never`: when the operating system writes back; only a full segment is synced, before the next segment begins.
+    `always`: before the acknowledgement, so nothing is lost; concurrent senders share one sync.
+    `interval`: within one second, and when the log is closed.
+    `never`: when the operating system writes its cache; only a full segment is synced, before the next segment begins.
     """
 
     ALWAYS = "always"
@@ -64,42 +64,42 @@ _MAX_HEADER_NAME_BYTES: Final = 255
 
 
 def split_header_names(text: str) -> tuple[str, ...]:
-    """Return 1 to 8 different names in a list such as `tenant,user_id`; spaces around them are removed."""
+    """Split a list such as `tenant,user_id` into 1 to 8 distinct names; spaces around the names are removed."""
     names = tuple(name.strip() for name in text.split(","))
     if len(names) > _MAX_SUMMARY_HEADERS or len(set(names)) < len(names):
         raise InvalidOptionError(
-            f"summary_headers names {len(names)} headers, {len(set(names))} of them different",
-            advice=f"Specify at most {_MAX_SUMMARY_HEADERS} headers, each once",
+            f"summary_headers has {len(names)} names, of which {len(set(names))} are different",
+            advice=f"Specify at most {_MAX_SUMMARY_HEADERS} different names",
         )
     for name in names:
         if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= _MAX_HEADER_NAME_BYTES or not name.isprintable():
             raise InvalidOptionError(
-                f"{name!r} in summary_headers is not the name of a header", advice="Write names of 1 to 255 bytes: tenant,user_id"
+                f"{name!r} in summary_headers is not a header name", advice="Use names of 1 to 255 bytes, such as tenant,user_id"
             )
     return names
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """Retention, compaction and deduplication of a topic; they can change while the topic is in use.
+    """Retention, compaction and deduplication of a topic. They can be changed while the topic is in use.
 
     Args:
-        retention_us: Messages older than this, microseconds, can be dropped, 1 or more; None retains them.
-        retention_bytes: Above this size, bytes, the oldest messages can be dropped, 1 or more; None retains them.
-        compaction_delay_us: Compaction retains the last message of each key; a null payload deletes its key, and is removed
-            after this time, microseconds, 0 or more. None disables compaction.
-        deduplication_count: A message is dropped if its id is among this number of newest ids of its partition, 1 to
+        retention_us: Messages older than this can be dropped, microseconds, 1 or more; None retains messages of any age.
+        retention_bytes: Size above which the oldest messages can be dropped, bytes, 1 or more; None sets no limit.
+        compaction_delay_us: Compaction retains the last message of each key. A null payload deletes its key, and is itself
+            removed after this time, microseconds, 0 or more. None disables compaction.
+        deduplication_count: A message is dropped if its id is among the newest ids of its partition; this is their number, 1 to
             10,000,000. None disables deduplication.
-        summary_headers: The headers, separated by commas, whose values are summarized for each closed segment, so that a filter
-            can skip segments without the values that it looks for; at most 8. None disables summaries.
+        summary_headers: Names of at most 8 headers, separated by commas, whose values are summarized for each closed segment, so
+            that a filter can skip segments that do not contain its values. None disables summaries.
         deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds, 0 or more, and
-            can be restored until then; None keeps them.
-        legal_hold: Whether to keep all messages through retention, compaction, marks, erasures, purges and deletions.
-        kafka_headers: The convention by which Kafka's clients write and read headers: `headstream` (or None), `spring`,
-            `connect`, `connect-json`, `cloudevents` or `raw`.
+            can be restored until they are removed. None keeps them.
+        legal_hold: Whether to keep all messages: retention, compaction, marks, erasure, purge and deletion remove nothing.
+        kafka_headers: The convention by which Kafka clients write and read headers: `headstream` (or None), `spring`, `connect`,
+            `connect-json`, `cloudevents` or `raw`.
 
     Raises:
-        InvalidOptionError: a number is out of range, `summary_headers` is not a list of headers, or `kafka_headers` is unknown.
+        InvalidOptionError: a number is out of range, or the value of `summary_headers` or `kafka_headers` is invalid.
     """
 
     retention_us: int | None = None
@@ -113,11 +113,11 @@ class TopicOptions:
 
     def __post_init__(self) -> None:
         if self.legal_hold not in (None, 0, 1):
-            raise InvalidOptionError(f"legal_hold is {self.legal_hold}", advice="Use True or False")
+            raise InvalidOptionError(f"legal_hold must be True or False, not {self.legal_hold}")
         object.__setattr__(self, "legal_hold", bool(self.legal_hold))  # options travel as numbers
         if self.summary_headers is not None:
             if not isinstance(self.summary_headers, str):
-                raise InvalidOptionError("summary_headers must be a string", advice="Use header names, as in tenant,user_id")
+                raise InvalidOptionError("summary_headers must be a string", advice="Use header names, such as tenant,user_id")
             object.__setattr__(self, "summary_headers", ",".join(split_header_names(self.summary_headers)))
         check_kafka_headers(self.kafka_headers)
         if self.kafka_headers == "headstream":
@@ -126,11 +126,11 @@ class TopicOptions:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and least <= value <= most):
                 upper = f"{least} to {most}" if most < 1 << 62 else f"{least} or more"
-                raise InvalidOptionError(f"{name} is {value}", advice=f"Use {upper}, or None {none}")
+                raise InvalidOptionError(f"{name} must be {upper}, or None {none}, not {value}")
 
     @property
     def inspects_messages(self) -> bool:
-        """Whether an append inspects each message: its key, or its id for repeats."""
+        """Whether an append inspects the key or id of each message."""
         return self.compaction_delay_us is not None or self.deduplication_count is not None
 
     @property
@@ -142,11 +142,11 @@ class TopicOptions:
 def check_kafka_headers(name: object) -> None:
     """Check the name of a convention; InvalidOptionError if it is unknown."""
     if name is not None and name not in get_args(KafkaHeaders):
-        raise InvalidOptionError(f"kafka_headers is {name!r}", advice=f"Use one of {', '.join(get_args(KafkaHeaders))}")
+        raise InvalidOptionError(f"kafka_headers must be one of {', '.join(get_args(KafkaHeaders))}, not {name!r}")
 
 
 def check_dead_letter_options(name: str, options: TopicOptions) -> None:
-    """Raise InvalidOptionError if a topic would drop dead letters that have an id or a key in common, as of two groups."""
+    """Raise InvalidOptionError if a topic would drop a dead letter that has the same id or key as another dead letter."""
     if options.inspects_messages:
         what = "compacts" if options.compaction_delay_us is not None else "deduplicates"
         raise InvalidOptionError(
@@ -160,7 +160,7 @@ def check_legal_hold(name: object, legal_hold: bool) -> None:
     if legal_hold:
         raise LegalHoldError(
             f"the topic {str(name)!r} is under legal hold: nothing is removed from it",
-            advice=f"With the right to do so, lift the hold first: headstream topic update {name} --legal-hold off",
+            advice=f"If you have the right, lift the hold first: headstream topic update {name} --legal-hold off",
         )
 
 
@@ -175,7 +175,7 @@ class NewTopic:
     options: TopicOptions = field(default_factory=TopicOptions)
 
     def check(self) -> None:
-        """Check the names and the number of partitions; InvalidInputError or InvalidOptionError if a value is invalid."""
+        """Check the names and the partition count; InvalidInputError or InvalidOptionError if a value is invalid."""
         check_name(self.name.stream, "stream")
         check_name(self.name.topic, "topic")
         check_partition_count(self.name, self.partitions)
@@ -188,10 +188,10 @@ class Partition:
     Args:
         number: From 1.
         first_offset: The oldest existing offset.
-        end_offset: One past the newest offset: the next message's.
-        size_bytes: Size of its segments.
-        compacted_count: Offsets from first_offset on whose messages compaction has removed.
-        generation: Distinguishes it from earlier partitions of its name, before a purge or deletion.
+        end_offset: One past the newest offset, which is the offset of the next message.
+        size_bytes: Total size of the partition's segments.
+        compacted_count: Number of messages from first_offset on that compaction has removed.
+        generation: Distinguishes the partition from partitions of the same name before a purge or deletion.
     """
 
     number: int
@@ -212,21 +212,22 @@ class Topic:
     """One topic.
 
     Args:
-        id: Number within the stream, from 1.
+        id: Number of the topic within its stream, from 1.
         created_us: Microseconds since 1970 UTC.
-        limits: The messages it accepts.
+        limits: Which messages the topic accepts.
         partitions: By number.
         fsync: When acknowledged messages are synced to the disk.
-        retention_us: Messages older than this, microseconds, can be dropped; None retains them.
-        retention_bytes: Above this size, bytes, the oldest messages can be dropped; None retains them.
-        compaction_delay_us: Compaction retains the last message of each key, and a null payload, which deletes its key, for
-            this time, microseconds; None disables it.
-        deduplication_count: A message is dropped if its id is among this number of newest ids; None drops no message.
+        retention_us: Messages older than this can be dropped, microseconds; None retains messages of any age.
+        retention_bytes: Size above which the oldest messages can be dropped, bytes; None sets no limit.
+        compaction_delay_us: Compaction retains the last message of each key. A null payload deletes its key, and is itself
+            removed after this time, microseconds. None: no compaction.
+        deduplication_count: A message is dropped if its id is among this number of newest ids of its partition; None: no
+            deduplication.
         summary_headers: The headers that are summarized for filters, separated by commas; None if there are none.
-        deletion_grace_us: Messages marked for deletion are removed within this time, microseconds; None keeps them.
-        legal_hold: Whether to keep all messages.
-        kafka_headers: The convention of headers for Kafka's clients; None is Headstream's own.
-        identity: Distinguishes it from earlier topics of its name, before a purge or deletion.
+        deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None keeps them.
+        legal_hold: Whether all messages are kept.
+        kafka_headers: The convention by which Kafka clients write and read headers; None is `headstream`.
+        identity: Distinguishes the topic from topics of the same name before a purge or deletion.
     """
 
     stream: str
@@ -258,17 +259,17 @@ class Topic:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all segments."""
+        """Size of all segments of all partitions."""
         return sum(partition.size_bytes for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterStats:
-    """Counts of a Kafka cluster.
+    """Statistics of a Kafka cluster.
 
     Args:
-        controller_id: The number of the broker that administers it; None while there is none.
-        messages_count: Offsets in them: compacted messages and marks of transactions included.
+        controller_id: Id of the broker that is the cluster's controller; None while there is no controller.
+        messages_count: Number of offsets in all partitions, including compacted messages and transaction markers.
     """
 
     cluster_id: str | None
@@ -299,24 +300,24 @@ class Stream:
 
 
 def check_partition_count(topic: object, count: int) -> None:
-    """Check the number of partitions of a new topic; InvalidOptionError if there are none or too many."""
+    """Check the partition count of a new topic; InvalidOptionError if it is 0 or too large."""
     if not 1 <= count <= MAX_PARTITIONS:
         raise InvalidOptionError(f"a topic must have 1 to {MAX_PARTITIONS} partitions, not {count}", where=str(topic))
 
 
 def check_added_partitions(topic: object, have: int, count: int) -> None:
-    """Check an addition of partitions; InvalidOptionError if there would be too many, or if the count is 0."""
+    """Check a number of partitions to add; InvalidOptionError if it is 0, or if the topic would have too many partitions."""
     most = MAX_PARTITIONS - have
     if not 1 <= count <= most:
         raise InvalidOptionError(f"cannot add {count} partitions to {have}", where=str(topic), advice=f"Add between 1 and {most}")
 
 
 def check_deleted_partitions(topic: object, have: int, count: int, *, least: int = 1) -> None:
-    """Check a deletion of partitions; InvalidOptionError if fewer than `least` would remain, or if the count is 0."""
+    """Check a number of partitions to delete; InvalidOptionError if it is 0, or if fewer than `least` partitions would remain."""
     most = have - least
     if not 1 <= count <= most:
         raise InvalidOptionError(
-            f"{count} of {have} partitions cannot be deleted",
+            f"cannot delete {count} of {have} partitions",
             where=str(topic),
-            advice=f"Delete 1 to {most}" if most else "A topic needs at least one: purge it, or delete the topic",
+            advice=f"Delete 1 to {most}" if most else "A topic needs at least one partition: purge or delete the topic",
         )

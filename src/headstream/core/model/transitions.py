@@ -1,4 +1,4 @@
-"""Transitions of messages, per consumer group or for all groups, as counted by metrics and recorded by audit rows."""
+"""Transitions of messages, for one consumer group or for all groups. Metrics count them, and audit rows record them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class TransitionKind(enum.StrEnum):
-    """Kind of a transition; paused and resumed concern the entire group, state_set no group."""
+    """The kind of a transition. PAUSED and RESUMED concern the entire group; STATE_SET concerns no group."""
 
     LEASED = "leased"
     EXTENDED = "extended"
@@ -24,12 +24,12 @@ class TransitionKind(enum.StrEnum):
 
 
 class Transition(NamedTuple):
-    """An event of messages of a partition, or of a group.
+    """An event that concerns messages of a partition, or a group.
 
     Args:
         until_offset: One past the last offset.
-        delay_us: How long it waits, the lease lasts, or the group is paused; microseconds.
-        state: The name of the state that was set; empty for other transitions.
+        delay_us: How long the message waits, the lease lasts or the group is paused, microseconds.
+        state: The name of the new state for STATE_SET; empty for other transitions.
     """
 
     kind: TransitionKind
@@ -44,5 +44,5 @@ class Transition(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of messages, or groups, that it concerns."""
+        """Number of messages or groups that the transition concerns."""
         return max(self.until_offset - self.from_offset, 1)

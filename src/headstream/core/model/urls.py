@@ -1,4 +1,4 @@
-"""Splits URLs, also of Kafka clusters: newer Pythons reject the brackets of `kafka://one:9092,[::1]:9093`."""
+"""Splits URLs, including `kafka://one:9092,[::1]:9093`, whose brackets newer Python versions reject."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SHOWN: Final = {ord(hidden): chr(bracket) for bracket, hidden in _HIDDEN.items(
 
 
 def split_url(text: str) -> SplitResult:
-    """Return the parts of a URL; one of Kafka's can have several hosts, of which any can be an IPv6 address in brackets."""
+    """Return the parts of a URL. A Kafka URL can have several hosts, and any host can be an IPv6 address in brackets."""
     if text[:8].lower() != "kafka://":
         return urlsplit(text)
     return SplitResult(*(part.translate(_SHOWN) for part in urlsplit(text.translate(_HIDDEN))))

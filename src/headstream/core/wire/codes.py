@@ -1,9 +1,10 @@
-"""The one table of commands: code, name, whether a login is needed, and the HTTP route.
+"""The table of all commands: code, name, whether a login is needed, and HTTP route.
 
-A parameter in braces is a field of the command under its JSON name. The fields that the path does not contain are
-sent as JSON, in the query (GET and DELETE) or in the body (POST and PUT).
+A parameter in braces is the JSON name of a field of the command. Fields that are not in the path are sent in the query (GET and
+DELETE) or as JSON in the body (POST and PUT).
 
-Codes from 10000 are Headstream's own: over TCP for clients that logged in with the context "headstream", over HTTP for all.
+Codes from 10000 are Headstream's own. They are available over TCP to clients that logged in with the context "headstream", and
+over HTTP to all clients.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Code(enum.IntEnum):
 
 
 class Route(NamedTuple):
-    """The HTTP form of a command: method, path, and the status of success."""
+    """The HTTP form of a command: method, path, and status code on success."""
 
     method: Method
     path: str
@@ -126,10 +127,9 @@ class CodeEntry(NamedTuple):
     """The properties of a command that are known before its payload is decoded.
 
     Args:
-        needs_login: Whether a session without a user is refused.
-        is_lookup: Whether "not found", "not logged in" and "not permitted" are all answered with an empty reply,
-            404 over HTTP.
-        later_path: A second path of the route, since Iggy's server 0.9.
+        needs_login: Whether the command is rejected if no user is logged in.
+        is_lookup: Whether the response for "not found", "not logged in" and "not permitted" is an empty reply (over HTTP: 404).
+        later_path: A second path of the route, in Iggy servers since 0.9.
     """
 
     code: Code
@@ -251,6 +251,6 @@ TABLE: Final[dict[int, CodeEntry]] = {entry.code: entry for entry in _ENTRIES}
 
 
 def name_of_code(code: int) -> str:
-    """Return the name of a command, `unknown(n)` for a code without a name."""
+    """Return the name of a command; `unknown(n)` for an unknown code."""
     entry = TABLE.get(code)
     return f"unknown({code})" if entry is None else entry.name

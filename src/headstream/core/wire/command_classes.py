@@ -1,4 +1,4 @@
-"""Every command's class by its code."""
+"""The classes of all commands by code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMMANDS: Final = _find_commands()
 
 
 def decode_command(code: int, payload: BytesLike) -> Command[Any]:
-    """Return the command of a request from the bytes after its head; DecodeError, with status 3, for an unknown code."""
+    """Decode the command of a request from the bytes after the header; DecodeError with status 3 for an unknown code."""
     kind = COMMANDS.get(code)
     if kind is None:
         raise DecodeError(f"there is no command {code}", 0)

@@ -1,6 +1,6 @@
-"""Encoding: how the bytes of a generation of Iggy's clients become commands, and replies become bytes.
+"""Encoding: converts bytes of a generation of Iggy clients to commands, and replies to bytes.
 
-classic   CLASSIC here: the layouts that commands/ declares, which Headstream's own client also uses
+classic   CLASSIC in this module: the layouts that commands/ declares, which Headstream's client also uses
 today     VSR in vsr/encoding.py
 """
 
@@ -27,23 +27,23 @@ class Encoding:
     """The byte position of stream and topic in the payload of a request that appends."""
 
     def decode(self, code: int, payload: BytesLike) -> Command[Any]:
-        """Return the command of a request."""
+        """Decode the command of a request."""
         raise NotImplementedError
 
     def count_surplus(self, command: Command[Any], payload: BytesLike) -> int:
-        """Return the number of bytes after the last field of a request, as far as is known."""
+        """Return the number of bytes after the last field of a request, if known."""
         return 0
 
     def encode_reply(self, command: Command[Any], reply: Any) -> list[BytesLike]:
-        """Return the body of the response to a command, in pieces."""
+        """Encode the body of the response to a command, in pieces."""
         raise NotImplementedError
 
     def encode_polled(self, head: PolledMessages, chunks: Sequence[memoryview]) -> list[BytesLike]:
-        """Return the body of a poll's response, in pieces; partition 0 for a group member that does not own the partition."""
+        """Encode the body of a poll response, in pieces; partition 0 if a group member does not own the partition."""
         raise NotImplementedError
 
     def status_of(self, code: int, error: BaseException, *, is_extended: bool) -> int:
-        """Return the status of an error, as refusals.status_of()."""
+        """Return the status for an error; see refusals.status_of()."""
         return status_of(error, is_extended=is_extended)
 
 

@@ -1,4 +1,4 @@
-"""Fields of records: their names, shapes and defaults."""
+"""The names, shapes and defaults of the fields of records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MISSING: Final = object()
 
 
 class RecordField(NamedTuple):
-    """One field: its name in Python and in JSON, its shape, and its default if JSON omits it (_MISSING: it is required)."""
+    """One field: its name in Python and in JSON, its shape, and its default if JSON omits the field (_MISSING: required)."""
 
     name: str
     json_name: str
@@ -23,7 +23,7 @@ class RecordField(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name of the field in errors."""
+        """The field's name in errors."""
         return self.name.replace("_", " ")
 
     @property
@@ -69,7 +69,7 @@ def _find_fields(kind: type[Any]) -> tuple[RecordField, ...]:
 
 
 def read_member(field: RecordField, members: Mapping[str, Any], where: str) -> Any:
-    """Return the value of a field from a JSON object."""
+    """Read the value of a field from a JSON object."""
     place = f"{where}.{field.json_name}"
     json_value = members.get(field.json_name)
     if json_value is None:

@@ -1,9 +1,9 @@
-"""Finding the complete frames in received bytes, compiled; little-endian.
+"""Finds the complete frames in received bytes; compiled. All numbers are little-endian.
 
-    request   length u32 | code u32 | payload       length counts code and payload
-    response  status u32 | length u32 | body        length counts the body
+    request   length u32 | code u32 | payload       length is the size of code and payload
+    response  status u32 | length u32 | body        length is the size of the body
 
-A request whose length is below 4 has no code: it is skipped and returned as code 0, which is not a command.
+A request whose length is below 4 has no code. It is skipped and returned with code 0, which is not a command.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class FrameScan(NamedTuple):
     """The result of a scan.
 
     Args:
-        frames: For each complete frame its number (a code or a status), and the begin and end of its payload.
-        end: The begin of the first incomplete frame.
-        need: The total bytes of that frame, as far as is known: 8 until its head is complete.
-        is_too_long: Whether the length of that frame exceeds the maximum; no byte after it can be read.
+        frames: For each complete frame its code or status, and the start and end of its payload.
+        end: Start position of the first incomplete frame.
+        need: Total size of the first incomplete frame, if known; 8 until its header is complete.
+        is_too_long: Whether the length of that frame exceeds the maximum, so that no further frame can be read.
     """
 
     frames: list[tuple[int, int, int]]
@@ -43,7 +43,7 @@ def scan_frames(
     """Return the complete frames between two byte positions.
 
     Args:
-        most: The maximum bytes of a frame, head included.
+        most: Maximum size of a frame including its header, bytes.
     """
     p: cython.p_const_uchar = c.readable(view)
     number: cython.longlong

@@ -1,21 +1,20 @@
-"""Frames: the units of the TCP byte stream, received in pieces of any size; no sockets here.
+"""Frames: the units of the TCP byte stream, received in pieces of any size. This module does not use sockets.
 
-    request   length u32 | code u32 | payload       length counts code and payload
-    response  status u32 | length u32 | body        length counts the body; 0 where status is not 0
+    request   length u32 | code u32 | payload       length is the size of code and payload
+    response  status u32 | length u32 | body        length is the size of the body; 0 if status is not 0
 
-There are no request ids: a connection's requests are answered in their order. A body of one byte must never be sent
-(existing clients do not read bodies of length 0 or 1).
+There are no request ids: the requests of a connection are answered in order. A body of one byte must never be sent, because
+existing clients do not read bodies of length 0 or 1.
 
-    frames = FrameBuffer.for_requests()        one for each connection
+    frames = FrameBuffer.for_requests()        one per connection
     view = frames.writable()                   space for recv_into(), or for asyncio's BufferedProtocol.get_buffer()
-    for frame in frames.received(count):       the requests that are complete now; their payloads are views into the buffer,
+    for frame in frames.received(count):       the newly complete requests; their payloads are views into the buffer,
         ...                                    valid until done()
     frames.done()
 
-Memory: a buffer can be filled up to the length in a frame's head at once only up to 1 MiB, then as bytes arrive, up to twice the
-received bytes. It is allocated for the entire frame after the first step: the system gives pages when they are written, and
-nothing is copied while a long frame arrives. Between requests a connection has no buffer (the pool caches a few for all
-connections).
+Memory: at first, at most 1 MiB of a frame can be filled; then the limit is twice the number of received bytes. After the first
+step, memory for the entire frame is allocated, so nothing is copied while a long frame arrives. The operating system assigns
+pages only when they are written. Between requests a connection has no buffer; the pool caches some buffers for all connections.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ _VSR_BEGIN: Final = bytes(4)
 
 
 class Frame(NamedTuple):
-    """One complete frame: the code of a request or the status of a response, and a view into the buffer after its head."""
+    """One complete frame: the code of a request or the status of a response, and a view of the payload in the buffer."""
 
     number: int
     payload: memoryview
 
 
 class FrameBufferPool:
-    """Free buffers, up to `most_bytes` in all, for all connections of a process; further buffers are released to the system."""
+    """Free buffers for all connections of a process, at most `most_bytes` in total. Other buffers are returned to the system."""
 
     __slots__ = ("_free", "_most_bytes", "_size_bytes")
 
@@ -71,7 +70,7 @@ class FrameBufferPool:
         return self._size_bytes
 
     def take(self, size: int) -> bytearray:
-        """Return a buffer of at least `size` bytes: the smallest free buffer if it is not much larger, else a new buffer."""
+        """Return a buffer of at least `size` bytes: the smallest free buffer if it is not much larger, otherwise a new buffer."""
         if size >= _MIN_BUFFER_BYTES:  # a smaller request can hold its buffer for long
             at = bisect_left(self._free, size, key=len)
             if at < len(self._free) and len(self._free[at]) <= _SHRINK_FACTOR * size:
@@ -81,21 +80,21 @@ class FrameBufferPool:
         return new_buffer(size)
 
     def give(self, buffer: bytearray) -> None:
-        """Take a buffer back; its last user must no longer read it."""
+        """Return a buffer to the pool; its previous user must no longer read it."""
         if _MIN_BUFFER_BYTES <= len(buffer) <= self._most_bytes - self._size_bytes:
             insort(self._free, buffer, key=len)
             self._size_bytes += len(buffer)
 
 
 class FrameBuffer:
-    """Received bytes of one connection, and the frames in them.
+    """The received bytes of one connection, and the frames in these bytes.
 
     Args:
-        most_bytes: The maximum bytes of a frame, head included; the first buffer is no larger.
-        finds_vsr: Whether requests can be of protocol 0.11, which begin with 4 zeros (vsr/frames.py).
+        most_bytes: Maximum size of a frame including its header, bytes; the first buffer is not larger.
+        finds_vsr: Whether requests can be of protocol 0.11, whose frames begin with 4 zeros (vsr/frames.py).
 
     Attributes:
-        is_vsr: Whether frames of protocol 0.11 are used; known after the first 4 bytes. Then a payload is the entire frame.
+        is_vsr: Whether the connection uses protocol 0.11; known after the first 4 bytes. A payload is then the entire frame.
     """
 
     __slots__ = (
@@ -133,21 +132,21 @@ class FrameBuffer:
     def for_requests(
         cls, pool: FrameBufferPool | None = None, most_bytes: int = MAX_FRAME_BYTES, *, finds_vsr: bool = False
     ) -> FrameBuffer:
-        """Return the buffer of the server's side of a connection."""
+        """Return a buffer for the server's side of a connection."""
         return cls(is_request=True, pool=pool, most_bytes=most_bytes, finds_vsr=finds_vsr)
 
     @classmethod
     def for_responses(cls, pool: FrameBufferPool | None = None, most_bytes: int = (1 << 32) + 8) -> FrameBuffer:
-        """Return the buffer of the client's side of a connection; replies to polls can be long."""
+        """Return a buffer for the client's side of a connection, where replies to polls can be long."""
         return cls(is_request=False, pool=pool, most_bytes=most_bytes)
 
     @property
     def fault(self) -> DecodeError | None:
-        """The error of a frame that is too long; the connection sends it and closes, since no further frame can be read."""
+        """The error for a frame that is too long; the connection sends it and closes, because no further frame can be read."""
         return self._fault
 
     def set_max_bytes(self, most_bytes: int) -> None:
-        """Set the maximum bytes of a frame; a pending frame that was too long before is read by received(0)."""
+        """Set the maximum size of a frame, bytes; received(0) then returns a pending frame that was too long before."""
         self._most_bytes = most_bytes
         if self._fault is not None and (self._fault.need or 0) <= most_bytes:
             self._fault = None
@@ -155,23 +154,23 @@ class FrameBuffer:
 
     @property
     def needed_bytes(self) -> int:
-        """The number of bytes that can be added after the next writable(); 0 if nothing is pending."""
+        """Number of bytes that can be added after the next writable(); 0 if no frame is pending."""
         if self._buffer is None:
             return 0
         return self._limit if self._end < self._limit else self._grown_size()
 
     def _grown_size(self) -> int:
-        """Return the size to which a full buffer can be filled next: the pending frame, beyond a step at most twice its bytes."""
+        """Return the size to which a full buffer can be filled next, with the limits of the module's docstring."""
         pending = self._end - self._begin
         return max(min(max(2 * pending, _STEP_BYTES), max(self._need, pending + 1)), self._min_bytes)
 
     @property
     def pending_bytes(self) -> int:
-        """The received bytes of an incomplete frame; at the end of a connection they are lost."""
+        """Number of received bytes of an incomplete frame; when the connection ends, these bytes are lost."""
         return self._end - self._begin
 
     def writable(self) -> memoryview:
-        """Return space for at least one more byte; received() reports how much of it was filled."""
+        """Return space for at least one more byte; pass the number of bytes written into it to received()."""
         if self._buffer is None:
             self._begin_buffer(self._min_bytes)
         elif self._end == self._limit:
@@ -184,14 +183,14 @@ class FrameBuffer:
         self._limit = len(buffer)
 
     def copy_in(self, data: memoryview) -> int:
-        """Copy at most 64 KiB to writable(), while nothing is pending, and return their count, for received()."""
+        """Copy at most 64 KiB to writable() while no frame is pending; return the number of bytes, which received() needs."""
         if self._buffer is None and len(data) > self._min_bytes:
             self._begin_buffer(_MIN_BUFFER_BYTES)
         self.writable()[: len(data)] = data
         return len(data)
 
     def received(self, count: int) -> list[Frame]:
-        """Return the frames that are complete now."""
+        """Return the frames that have become complete."""
         self._end += count
         if self._fault is not None:
             self._begin = self._end
@@ -216,7 +215,7 @@ class FrameBuffer:
         return [Frame(number, view[begin:end]) for number, begin, end in found.frames]
 
     def feed(self, data: BytesLike) -> list[Frame]:
-        """Return the frames that are complete with these bytes, as copies; done() is called in between."""
+        """Add bytes and return the complete frames as copies; calls done() as necessary."""
         rest, frames = memoryview(data).cast("B"), list[Frame]()
         while rest:
             writable = self.writable()
@@ -229,7 +228,7 @@ class FrameBuffer:
         return frames
 
     def done(self) -> None:
-        """Release the payloads that received() returned; their memory is reused."""
+        """Release the payloads that received() returned, so that their memory can be reused."""
         if self._buffer is None:
             return
         if self._begin == self._end:
@@ -240,7 +239,7 @@ class FrameBuffer:
             self._move(self._min_bytes)
 
     def close(self) -> None:
-        """Return the buffer to the pool, and discard its bytes."""
+        """Discard the received bytes, and return the buffer to the pool."""
         buffer, self._buffer = self._buffer, None
         self._view = memoryview(b"")
         self._begin = self._end = self._limit = 0
@@ -248,14 +247,14 @@ class FrameBuffer:
             self._pool.give(buffer)
 
     def _grow(self, size: int) -> None:
-        """Allow the pending frame `size` bytes, without copying it if they are reserved."""
+        """Allow `size` bytes for the pending frame; it is not copied if the buffer has space for them."""
         if self._begin + size <= len(self._view):
             self._limit = self._begin + size
         else:
             self._move(size)
 
     def _move(self, size: int) -> None:
-        """Move the pending bytes to the beginning of a buffer of at least `size` bytes; for a long frame, of its full length."""
+        """Move the pending bytes to the beginning of a buffer of at least `size` bytes, or of the full size of a long frame."""
         old, pending = self._buffer, self._view[self._begin : self._end]
         is_long = size > _STEP_BYTES
         new = self._pool.take(max(size, min(self._need, _MOST_RESERVED_BYTES)) if is_long else size)
@@ -268,22 +267,22 @@ class FrameBuffer:
 
 
 def request_head(code: int, size: int) -> bytes:
-    """Return the head of a request with a payload of `size` bytes."""
+    """Encode the header of a request with a payload of `size` bytes."""
     return _HEAD.pack(size + 4, code)
 
 
 def response_head(status: int, size: int) -> bytes:
-    """Return the head of a response with a body of `size` bytes."""
+    """Encode the header of a response with a body of `size` bytes."""
     return _HEAD.pack(status, size)
 
 
 def encode_request(code: int, payload: BytesLike | Sequence[BytesLike] = b"") -> bytes:
-    """Return a request."""
+    """Encode a request."""
     return _join(payload, 4, code, is_request=True)
 
 
 def encode_response(status: int, body: BytesLike | Sequence[BytesLike] = b"") -> bytes:
-    """Return a response."""
+    """Encode a response."""
     return _join(body, 0, status, is_request=False)
 
 

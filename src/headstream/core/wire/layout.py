@@ -1,13 +1,13 @@
-"""Byte positions within the frames and bodies that the fast path reads and writes; for frames of protocol 0.11 see vsr/frames.py.
+"""Byte positions in the frames and bodies that the fast path reads and writes. For frames of protocol 0.11 see vsr/frames.py.
 
-    request   length u32 | code u32 | body                 length counts code and body
-    response  status u32 | length u32 | body               length counts the body
+    request   length u32 | code u32 | body                 length is the size of code and body
+    response  status u32 | length u32 | body               length is the size of the body
     poll      ... | flag u8 | partition u32 | kind u8 | value u64 | count u32 | auto_commit u8     the flag only in protocol 0.11
     polled    partition u32 | newest offset u64 | count u32 | messages
     numbered  stream | topic | partition u32 | producer u64 | epoch u32 | sequence u32 | messages
     appended  offset u64 | time u64 | count u32 | is_repeat u32
 
-In protocol 0.11 also, from the end of the topic's name on, a send, and the reply to it:
+In protocol 0.11 also a send, from the end of the topic's name on, and the reply to a send:
 
     send      kind u8 | length u8 | partition u32 | count u32 | batch
     sent      count u32 | stream u32 | topic u32 | partition u32 | offset u64

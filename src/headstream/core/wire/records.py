@@ -1,4 +1,4 @@
-"""Records: dataclasses of fields with shapes; and commands, which are records with a code, a route and a reply.
+"""Records are dataclasses whose fields have shapes; commands are records with a code, a route and a reply.
 
     class GetStream(Command[StreamDetails | None]):      the type of the reply
         code = Code.GET_STREAM
@@ -7,10 +7,10 @@
 
 Commands on a topic or a group extend TopicCommand or GroupCommand, whose fields are first.
 
-Bytes: the fields in their order, back to back. Bytes after the last field are ignored, in requests and in replies, as Iggy's
-servers and clients do, since some clients send more than a command has. JSON: an object of the fields; the fields of a command
-that are not in its route's path are query parameters (GET, DELETE) or members of the body (POST, PUT). Unknown members
-are ignored.
+The fields of a record are encoded in order, without gaps. Bytes after the last field are ignored in requests and replies, as in
+Iggy's servers and clients, because some clients send additional bytes. In JSON a record is an object. The fields of a command
+that are not in its route's path are query parameters (GET, DELETE) or members of the body (POST, PUT). Unknown members are
+ignored.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _Self = TypeVar("_Self", bound="Record")
 
 
 class Record:
-    """Fields that are encoded together; spell() and read() are the JSON form. Subclasses are frozen dataclasses."""
+    """Fields that are encoded together. spell() and read() convert to and from JSON; subclasses are frozen dataclasses."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls: type[_Self], value: object, **given: Any) -> _Self:
-        """Return a record with the values of an object's attributes, which have the names of the record's fields.
+        """Return a record with values from the attributes of an object that have the names of the record's fields.
 
         Args:
-            given: Fields that the value lacks, or has otherwise.
+            given: Values of fields that are not taken from the object.
         """
         found = {field.name: getattr(value, field.name) for field in fields_of(cls) if field.name not in given}
         for field in fields_of(cls):
@@ -73,7 +73,7 @@ class Record:
 
     @classmethod
     def read(cls: type[_Self], spelled: Any, where: str) -> _Self:
-        """Return the record of a JSON object.
+        """Decode a record from a JSON object.
 
         Raises:
             DecodeError: a member is missing or invalid; `where` names it.
@@ -103,7 +103,7 @@ class RecordShape(Shape):
 
 
 class _Maybe(RecordShape):
-    """A record, or None: no bytes, and null in JSON."""
+    """A record or None; None has no bytes, and is null in JSON."""
 
     is_optional = True
 
@@ -122,7 +122,7 @@ class _Maybe(RecordShape):
 
 
 class Records(Shape):
-    """Consecutive records of a class, up to the end, or the number in a preceding u32."""
+    """Consecutive records of a class, up to the end of the bytes or as many as a preceding u32 says."""
 
     def __init__(self, kind: type[Record], *, is_counted: bool = False) -> None:
         self.kind = kind
@@ -141,7 +141,7 @@ class Records(Shape):
             at = reader.at
             found.append(self.kind.pull(reader))
             if reader.at == at:
-                raise DecodeError(f"{what} have no bytes", at)
+                raise DecodeError(f"the elements of {what} have no bytes", at)
         return tuple(found)
 
     def to_json_value(self, value: tuple[Record, ...]) -> Any:
@@ -154,7 +154,7 @@ class Records(Shape):
 
 
 class _Nothing(Shape):
-    """No reply: an empty body."""
+    """An empty reply, whose body has no bytes."""
 
     def push(self, writer: Writer, value: None) -> None:
         return None
@@ -196,8 +196,8 @@ class HttpRequest(NamedTuple):
     """A command as an HTTP request.
 
     Args:
-        path: Percent-encoded, from the first slash on.
-        body: The JSON document, or None for no body.
+        path: The percent-encoded path, beginning with a slash.
+        body: The JSON document, or None if the request has no body.
     """
 
     method: str
@@ -207,7 +207,7 @@ class HttpRequest(NamedTuple):
 
 
 class Command(Record, Generic[_R]):
-    """A request; `reply` is the shape of its reply, of type _R here."""
+    """A request; `reply` is the shape of its reply, which has the type _R."""
 
     __slots__ = ()
 
@@ -223,21 +223,21 @@ class Command(Record, Generic[_R]):
 
     @property
     def takes_body(self) -> bool:
-        """Whether its HTTP request has a body."""
+        """Whether the command's HTTP request has a body."""
         return self._route().method in ("POST", "PUT")
 
     def encode(self) -> bytes:
-        """Return the payload of its request; InvalidInputError if the protocol cannot represent a value."""
+        """Encode the payload of a request; InvalidInputError if the protocol cannot represent a value."""
         writer = Writer()
         self.push(writer)
         return writer.to_bytes()
 
     def encode_pieces(self) -> tuple[BytesLike, ...]:
-        """Return the payload of its request in pieces, so that large payloads are not copied."""
+        """Encode the payload of a request in pieces, so that large payloads are not copied."""
         return (self.encode(),)
 
     def encode_around_last(self) -> tuple[BytesLike, ...]:
-        """Return the payload of its request in two pieces; the second is the last field, which is not copied."""
+        """Encode the payload of a request in two pieces; the second piece is the last field, which is not copied."""
         writer, (*fields, last) = Writer(), fields_of(type(self))
         for field in fields:
             field.shape.push(writer, getattr(self, field.name))
@@ -245,7 +245,7 @@ class Command(Record, Generic[_R]):
 
     @classmethod
     def decode(cls: type[_Self], payload: BytesLike) -> _Self:
-        """Return the command of a request; bytes after its last field are ignored."""
+        """Decode a request; bytes after the last field are ignored."""
         return cls.pull(Reader(payload))
 
     @classmethod
@@ -256,37 +256,37 @@ class Command(Record, Generic[_R]):
         return reader.remaining
 
     def validate(self) -> None:
-        """Check all that does not depend on the server's state, after decoding and before login; an error has its `status`."""
+        """Check everything that does not depend on the server's state, after decoding; the `status` of an error is set."""
 
     @classmethod
     def encode_reply(cls, value: _R) -> bytes:
-        """Return the body of its response."""
+        """Encode the body of a response."""
         writer = Writer()
         cls.reply.push(writer, value)
         return writer.to_bytes()
 
     @classmethod
     def decode_reply(cls, body: BytesLike) -> _R:
-        """Return the reply of a response's body; bytes after its last field are ignored."""
+        """Decode a reply from the body of a response; bytes after the last field are ignored."""
         value: _R = cls.reply.pull(Reader(body), f"the reply to {cls.__name__}")
         return value
 
     @classmethod
     def reply_to_json(cls, value: _R) -> Any:
-        """Return a reply as a JSON document; None for no body."""
+        """Convert a reply to a JSON document; None if the response has no body."""
         return cls.reply.to_json_value(value)
 
     @classmethod
     def reply_from_json(cls, document: Any) -> _R:
-        """Return the reply of a JSON document."""
+        """Convert a JSON document to a reply."""
         value: _R = cls.reply.from_json_value(document, "reply")
         return value
 
     def to_json(self) -> HttpRequest:
-        """Return the command as an HTTP request.
+        """Convert the command to an HTTP request.
 
         Raises:
-            InvalidInputError: the command has no HTTP route, or a name is a number, which HTTP takes for an id.
+            InvalidInputError: the command has no HTTP route, or a name is a number, which a URL would interpret as an id.
         """
         route, query, body = self._route(), dict[str, str](), dict[str, Any]()
         has_body = self.takes_body
@@ -301,7 +301,7 @@ class Command(Record, Generic[_R]):
         return HttpRequest(route.method, self.to_path(), query, body if has_body else None)
 
     def to_path(self) -> str:
-        """Return the percent-encoded path of the command's HTTP request; raises as to_json()."""
+        """Return the percent-encoded path of the command's HTTP request; errors as in to_json()."""
         path = self._route().path
         for field in fields_of(type(self)):
             if field.placeholder in path:
@@ -317,30 +317,30 @@ class Command(Record, Generic[_R]):
 
     @classmethod
     def decode_http(cls: type[_Self], path: Mapping[str, str], query: Mapping[str, str], body: BytesLike) -> _Self:
-        """Return the result of from_json() for an encoded body; empty for none."""
+        """Decode an HTTP request with an encoded body, which is empty if there is no body; see from_json()."""
         command: _Self = cls.from_json(path, query, decode_json(bytes(body)) if len(body) else None)  # type: ignore[attr-defined]
         return command
 
     @classmethod
     def decode_binary_http(cls: type[_Self], path: Mapping[str, str], body: BytesLike) -> _Self:
-        """Return the command of an HTTP request whose body is BINARY and repeats the parameters of the path."""
+        """Decode an HTTP request whose body is BINARY and repeats the parameters of the path."""
         command: _Self = cls.decode(body)  # type: ignore[attr-defined]
         for field in fields_of(cls):
             text = path.get(field.json_name)
             place = f"path.{field.json_name}"
             if text is not None and field.shape.from_url_text(text, place) != getattr(command, field.name):
-                raise DecodeError(f"the body names another {field.label}", 0, where=place)
+                raise DecodeError(f"the {field.label} in the body differs from the path", 0, where=place)
         return command
 
     @classmethod
     def encode_http_reply(cls, value: _R) -> bytes:
-        """Return a reply as the body of a response over HTTP."""
+        """Encode a reply as the body of an HTTP response."""
         document = cls.reply_to_json(value)
         return b"" if document is None else encode_json(document)
 
     @classmethod
     def from_json(cls: type[_Self], path: Mapping[str, str], query: Mapping[str, str], body: Any) -> _Self:
-        """Return the command of an HTTP request.
+        """Decode an HTTP request from its path, query and JSON body.
 
         Raises:
             DecodeError: a value is missing or invalid; `where` begins with `path` or `query` (400 over HTTP), or with

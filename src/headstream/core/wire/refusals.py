@@ -1,9 +1,9 @@
-"""Status <-> error: the status that a server answers for an error, and the error that a client raises for a status.
+"""Converts errors to the status that a server sends, and a status to the error that a client raises.
 
-Both mappings are total. Existing clients rebuild their errors only from the number, so the body of such a response is
-empty. For clients that logged in with the context "headstream" it is JSON: {"kind": ..., "what": ..., "where": ...,
-"advice": ...}; the kind is the error's class, and an error about unreadable messages also has their partition and offsets.
-Over HTTP this object is the member "error", next to the members that every client reads.
+Both mappings are total. Existing clients create errors only from the number, so the body of an error response is empty for them.
+For clients that logged in with the context "headstream" the body is JSON: {"kind": ..., "what": ..., "where": ..., "advice":
+...}. The kind is the class of the error, and an error about unreadable messages also has their partition and offsets. Over HTTP
+this object is the member "error", in addition to the members that every client reads.
 """
 
 from __future__ import annotations
@@ -146,10 +146,10 @@ _KINDS: Final[dict[str, Any]] = {
 
 
 def status_of(error: BaseException, *, is_extended: bool = False) -> int:
-    """Return the status of an error, for a server's response.
+    """Return the status of a server's response for an error.
 
     Args:
-        error: Any error: its status if it has one, else the status of its class, else 1, `error`.
+        error: Any error. The status is the error's `status`, otherwise the status of its class, otherwise 1 (`error`).
         is_extended: Whether the client supports Headstream's own statuses.
     """
     status: int | None = error.status if isinstance(error, HeadstreamError) else None
@@ -164,7 +164,7 @@ def status_of(error: BaseException, *, is_extended: bool = False) -> int:
 
 
 def refusal(status: int, what: str | None = None, *, where: str | None = None, advice: str | None = None) -> HeadstreamError:
-    """Return the error of a status; its `status` is set."""
+    """Return the error for a status, with its attribute `status` set."""
     name = name_of_status(status)
     text = f"the server answered {status}, {name.replace('_', ' ')}" if what is None else what
     kind = _CLASS_OF_STATUS.get(status)
@@ -174,12 +174,12 @@ def refusal(status: int, what: str | None = None, *, where: str | None = None, a
 
 
 def encode_refusal(error: HeadstreamError) -> bytes:
-    """Return the body of a response to a client that logged in with the context "headstream"."""
+    """Encode the body of an error response to a client that logged in with the context "headstream"."""
     return encode_json(_describe(error))
 
 
 def decode_refusal(status: int, body: BytesLike) -> HeadstreamError:
-    """Return the error of a response; a body that is not from encode_refusal() is ignored, since the status suffices."""
+    """Decode the error of a response; a body that is not from encode_refusal() is ignored, because the status is sufficient."""
     try:
         document: Any = decode_json(bytes(body)) if len(body) else None
     except DecodeError:
@@ -188,7 +188,7 @@ def decode_refusal(status: int, body: BytesLike) -> HeadstreamError:
 
 
 def refusal_to_json(error: BaseException) -> dict[str, Any]:
-    """Return an error as the JSON object of HTTP: id, code, reason and field, and `error` for Headstream's own client."""
+    """Convert an error to the JSON object for HTTP: id, code, reason and field, and `error` for Headstream's client."""
     status = status_of(error, is_extended=True)
     if not isinstance(error, HeadstreamError):
         reason = "internal server error; the server's log has the details"
@@ -198,7 +198,7 @@ def refusal_to_json(error: BaseException) -> dict[str, Any]:
 
 
 def refusal_from_json(document: Any) -> HeadstreamError | None:
-    """Return the error of the JSON of HTTP, or None if it is not an error."""
+    """Convert the JSON object of an HTTP response to an error, or None if it is not an error."""
     if not isinstance(document, dict) or type(document.get("id")) is not int or document["id"] <= 0:
         return None
     return _read(document["id"], document.get("error") or {"what": document.get("reason")})

@@ -1,4 +1,4 @@
-"""Finding the command of an HTTP request by its method and path."""
+"""Finds the command of an HTTP request by method and path."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PATTERNS: Final = _patterns()
 
 
 def find_route(method: str, path: str) -> FoundRoute | None:
-    """Return the command of a method and a percent-encoded path without the query, or None."""
+    """Return the command for a method and a percent-encoded path without query, or None."""
     for known, pattern, entry in _PATTERNS:
         found = pattern.fullmatch(path) if known == method else None
         if found is not None:
@@ -47,12 +47,12 @@ def find_route(method: str, path: str) -> FoundRoute | None:
 
 
 def find_methods(path: str) -> list[str]:
-    """Return the methods of a path: empty for an unknown path (404), without the requested one for 405."""
+    """Return the methods that a path supports; empty for an unknown path (404, otherwise 405)."""
     return sorted({known for known, pattern, _ in _PATTERNS if pattern.fullmatch(path)})
 
 
 def decode_path_parameter(text: str, name: str) -> str:
-    """Return a percent-decoded parameter of a path."""
+    """Decode a percent-encoded parameter of a path."""
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError as error:

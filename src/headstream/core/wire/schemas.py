@@ -1,7 +1,7 @@
-"""JSON Schemas of commands and replies over HTTP, built from their shapes.
+"""Builds the JSON Schemas of commands and replies over HTTP from their shapes.
 
-A shape's `from_json_value` defines which JSON it accepts; this module has the same as a schema, a line for each shape. The
-tests check that the JSON of a shape conforms to its schema.
+A shape's `from_json_value` defines which JSON it accepts. This module describes the same JSON as schemas, one line per shape.
+Tests check that the JSON of each shape conforms to the shape's schema.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ _LEAVES: Final[dict[type[Shape], Callable[[Any], Schema]]] = {
 
 
 class Schemas:
-    """Schemas of shapes; schemas of records are collected by name in `components` and referenced."""
+    """Builds schemas of shapes. Schemas of records are collected by name in `components` and referenced."""
 
     def __init__(self) -> None:
         self.components: dict[str, Schema] = {"SentMessage": _SENT, "PolledMessage": _POLLED}
@@ -156,7 +156,7 @@ class Schemas:
         return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
     def body(self, kind: type[Command[Any]], fields: list[RecordField]) -> Schema:
-        """Return the schema of a body with some of a command's fields."""
+        """Return the schema of a body that contains given fields of a command."""
         return self._object(fields, {}, kind.__doc__)
 
     def _object(self, fields: Any, more: dict[str, Schema | None], about: str | None) -> Schema:
@@ -169,7 +169,7 @@ class Schemas:
         return found | ({"required": needed} if needed else {})
 
     def _more(self, kind: type[Record]) -> dict[str, Schema | None]:
-        """Return the members that a record adds to its fields' JSON, None for a field that it omits."""
+        """Return the members that a record adds to the JSON of its fields; None for a field that it omits."""
         rights = permissions
         polled = _list_of({"$ref": "#/components/schemas/PolledMessage"})
         if kind is rights.Permissions:

@@ -1,12 +1,12 @@
-"""Shapes: the encoding of one field, in bytes (little-endian), in JSON, and as a text in a URL.
+"""Shapes: the encoding of one field in bytes (little-endian), in JSON, and in URLs.
 
-Commands and replies are dataclasses whose fields are annotated with shapes, so that a class reads as its layout:
+Commands and replies are dataclasses whose fields are annotated with shapes, so a class shows its layout:
 
     stream: StreamId             u8 kind | u8 length | value
     count: U32
     name: Text8                  u8 length | UTF-8
 
-records.py combines the fields. An invalid JSON value is a DecodeError with its path, as in `body.name`.
+records.py combines the fields. For an invalid JSON value, DecodeError contains the path, for example `body.name`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNITS: Final = list(reversed(SIZE_UNITS.items()))[:-1]
 
 
 def format_size(size: int) -> str:
-    """Return a size with its unit."""
+    """Format a size with its unit."""
     for name, scale in _UNITS:
         if size >= scale and size * 1000 % scale == 0:
             whole, rest = divmod(size * 1000 // scale, 1000)
@@ -39,7 +39,7 @@ def format_size(size: int) -> str:
 
 
 def parse_size(json_value: Any, where: str = "size") -> int:
-    """Return the bytes of a text with a unit, or of a plain number; `where` is the path of the JSON value, for errors."""
+    """Parse a size with a unit, or a plain number of bytes; `where` is the path of the JSON value, for errors."""
     try:
         return parse_size_bytes(json_value)
     except InvalidInputError:
@@ -56,20 +56,20 @@ Identifier: TypeAlias = int | str
 
 
 class Default(NamedTuple):
-    """The value of a field that JSON omits; the bytes always contain it."""
+    """The default of a field that JSON can omit; the byte encoding always contains the field."""
 
     value: Any
 
 
 class Json(NamedTuple):
-    """The name of a field in JSON, if it differs."""
+    """The name of a field in JSON, if it differs from the Python name."""
 
     name: str
 
 
 def invalid_value(value: object, wanted: str, where: str) -> DecodeError:
     """Return the error for an invalid value in JSON or a URL."""
-    return DecodeError(f"{wanted} is needed, not {value!r:.60}", 0, where=where)
+    return DecodeError(f"{wanted} is required, not {value!r:.60}", 0, where=where)
 
 
 class Shape:
@@ -83,23 +83,23 @@ class Shape:
         raise NotImplementedError
 
     def pull(self, reader: Reader, what: str) -> Any:
-        """Read a value; `what` names it in errors."""
+        """Read a value; `what` names the value in errors."""
         raise NotImplementedError
 
     def to_json_value(self, value: Any) -> Any:
-        """Return a value as JSON."""
+        """Convert a value to JSON."""
         return value
 
     def from_json_value(self, json_value: Any, where: str) -> Any:
-        """Return the decoded JSON value; raise an error if the shape has no JSON form."""
+        """Convert a JSON value to a value; raise an error if the shape has no JSON form."""
         raise DecodeError("the value has no JSON form", 0, where=where)
 
     def to_url_text(self, value: Any) -> str:
-        """Return a value as a text in a URL."""
+        """Convert a value to its form in a URL."""
         return str(value)
 
     def from_url_text(self, text: str, where: str) -> Any:
-        """Return the value of a text in a URL."""
+        """Convert the form in a URL to a value."""
         return self.from_json_value(text, where)
 
 
@@ -129,7 +129,7 @@ class Unsigned(Shape):
 
 
 class AbsentShape(Unsigned):
-    """A number with 0 for an absent value: JSON omits it or contains null."""
+    """A number in which 0 means an absent value, which JSON omits or contains as null."""
 
     is_optional = True
 
@@ -141,7 +141,7 @@ class AbsentShape(Unsigned):
 
 
 class RealShape(Shape):
-    """A 32-bit float; infinities and NaN, which JSON cannot represent, are null."""
+    """A 32-bit float; infinities and NaN are null in JSON, which cannot represent them."""
 
     def push(self, writer: Writer, value: float) -> None:
         writer.push_f32(value)
@@ -161,7 +161,7 @@ class RealShape(Shape):
 
 
 class FlagShape(Shape):
-    """One byte; exactly 1 is true."""
+    """One byte, which is true if it is exactly 1."""
 
     def push(self, writer: Writer, value: bool) -> None:
         writer.push_u8(1 if value else 0)
@@ -184,7 +184,7 @@ class FlagShape(Shape):
 
 
 class TextShape(Shape):
-    """A text after its length in 1 or 4 bytes."""
+    """A length of 1 or 4 bytes, followed by a string in UTF-8."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -202,7 +202,7 @@ class TextShape(Shape):
 
 
 class RestShape(Shape):
-    """All remaining bytes; no JSON form."""
+    """All remaining bytes; has no JSON form."""
 
     def push(self, writer: Writer, value: BytesLike) -> None:
         writer.push_bytes(value)
@@ -215,7 +215,7 @@ class RestShape(Shape):
 
 
 class SizeShape(Unsigned):
-    """A count of bytes; in JSON a text with a unit."""
+    """A number of bytes; in JSON a string with a unit."""
 
     def to_json_value(self, value: int) -> str:
         return format_size(value)
@@ -225,11 +225,11 @@ class SizeShape(Unsigned):
 
 
 class TextCode(Shape):
-    """One byte for a member of an enumeration; in JSON its name.
+    """One byte for a member of an enumeration; in JSON the member's name.
 
     Args:
-        short: Whether a text in a URL can be the first letter of a name.
-        any_case: Whether reading ignores the case of a name.
+        short: Whether a URL can contain only the first letter of a name.
+        any_case: Whether names are case-insensitive when they are read.
     """
 
     def __init__(self, kind: type[enum.IntEnum], style: str = "lower", *, short: bool = False, any_case: bool = False) -> None:
@@ -248,7 +248,7 @@ class TextCode(Shape):
         try:
             return self.kind(code)
         except ValueError:
-            raise DecodeError(f"{code} is no {what}", at) from None
+            raise DecodeError(f"{code} is not a valid {what}", at) from None
 
     def to_json_value(self, value: Any) -> str:
         return self.names[value]
@@ -267,7 +267,7 @@ class TextCode(Shape):
 
 
 class OptionalShape(Shape):
-    """One byte, 0 or 1, and a value if it is 1; None, or absent in JSON, if it is 0."""
+    """One byte, followed by a value if the byte is 1. If it is 0, the value is None and is absent in JSON."""
 
     is_optional = True
 
@@ -280,9 +280,9 @@ class OptionalShape(Shape):
             self.shape.push(writer, value)
 
     def pull(self, reader: Reader, what: str) -> Any:
-        at, has = reader.at, reader.pull_u8(f"whether there is {what}")
+        at, has = reader.at, reader.pull_u8(f"the presence flag of {what}")
         if has > 1:
-            raise DecodeError(f"whether there is {what} is 0 or 1, not {has}", at)
+            raise DecodeError(f"the presence flag of {what} must be 0 or 1, not {has}", at)
         return self.shape.pull(reader, what) if has else None
 
     def to_json_value(self, value: Any) -> Any:
@@ -300,7 +300,7 @@ class OptionalShape(Shape):
 
 @functools.lru_cache(_CACHED_NAMES)
 def _encoded_name(value: str) -> bytes:
-    """Return the encoded bytes of a name; cached, because each request about a topic has two."""
+    """Return the encoded bytes of a name; cached, because each request about a topic contains two names."""
     if not value:
         raise InvalidInputError("a name must have 1 to 255 bytes, not 0")
     writer = Writer()
@@ -310,9 +310,9 @@ def _encoded_name(value: str) -> bytes:
 
 
 class IdentifierShape(Shape):
-    """kind u8 | length u8 | value: kind 1 a number of 4 bytes, kind 2 a name of 1 to 255 bytes.
+    """kind u8 | length u8 | value; for kind 1 a number of 4 bytes, for kind 2 a name of 1 to 255 bytes.
 
-    A number as a text in a URL or in JSON is taken for the number: a name such as `123` cannot be used there.
+    A string of digits in a URL or in JSON is interpreted as a number, so a name such as `123` cannot be used there.
     """
 
     def push(self, writer: Writer, value: Identifier) -> None:
@@ -331,18 +331,18 @@ class IdentifierShape(Shape):
             return reader.pull_u32(what)
         if kind == 2 and size:
             return reader.pull_text(size, what)
-        raise DecodeError(f"{what} is of kind {kind} with {size} bytes: it is a number (1, 4 bytes) or a name (2)", at)
+        raise DecodeError(f"{what} must be a number (kind 1, 4 bytes) or a name (kind 2), not kind {kind} with {size} bytes", at)
 
     def to_json_value(self, value: Identifier) -> Identifier:
         return value
 
     def to_url_text(self, value: Identifier) -> str:
         if isinstance(value, str) and _is_number(value):
-            raise InvalidInputError(f"the name {value!r} is a number, which HTTP takes for an id", advice="Use the id")
+            raise InvalidInputError(f"the name {value!r} is a number, which HTTP treats as an id", advice="Use the id")
         return str(value)
 
     def quote(self, value: Identifier) -> str:
-        """Return a value as a segment of a path."""
+        """Convert a value to a segment of a path."""
         return quote(self.to_url_text(value), safe="")
 
     def from_json_value(self, json_value: Any, where: str) -> Identifier:

@@ -1,8 +1,8 @@
-"""The one table of statuses: the errors of a server, by number and name.
+"""The table of all statuses: the errors of a server, with numbers and names.
 
-The number is the status of a response and `id` in the JSON of an error, the name is its `code`. Numbers from 20000 are
-Headstream's own: a server answers them only to clients that logged in with the context "headstream".
-The missing_* and cannot_read_batch_* numbers (6000 to 6004, 7000 to 7004) have no names here: no server sends them.
+The number is the status of a response and the `id` in the JSON of an error; the name is the `code`. Numbers from 20000 are
+Headstream's own, which a server sends only to clients that logged in with the context "headstream". The missing_* and
+cannot_read_batch_* numbers (6000 to 6004, 7000 to 7004) have no names here, because no server sends them.
 
 refusals.py maps statuses to errors and back.
 """
@@ -246,7 +246,7 @@ _FIELDS: Final = {
 
 
 def name_of_status(status: int) -> str:
-    """Return the name of a status, its `code` in JSON; `unknown(n)` for a number without a name."""
+    """Return the name of a status, which is its `code` in JSON; `unknown(n)` for a number without a name."""
     try:
         return Status(status).name.lower()
     except ValueError:
@@ -254,9 +254,10 @@ def name_of_status(status: int) -> str:
 
 
 def http_status(status: int) -> int:
-    """Return the HTTP status of a status.
+    """Return the HTTP status code for a status.
 
-    A missing stream or topic is 400 by name (1010, 2011), as clients expect, and 404 by number.
+    For a missing stream or topic, the HTTP status code is 400 if the request named it (1010, 2011), as clients expect, and 404 if
+    the request numbered it.
     """
     if status in _NOT_FOUND:
         return 404
@@ -268,5 +269,5 @@ def http_status(status: int) -> int:
 
 
 def field_of_status(status: int) -> str | None:
-    """Return the field that an error is about, as the JSON of an error names it."""
+    """Return the field to which an error applies, as named in the JSON of the error."""
     return _FIELDS.get(status)

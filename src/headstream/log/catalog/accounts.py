@@ -4,8 +4,8 @@
     tokens     user | name | hash | expires_us
     revoked    id | expires_us
 
-A user's id is never reused, so that data left by a deleted user never belongs to a new user. Permissions are bytes as
-in wire.commands.permissions. A log that no server has opened has no users.
+A user's id is never reused, so that data left by a deleted user never belongs to a new user. Permissions are stored as in
+wire.commands.permissions. A log has no users until a server has opened it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class UserRecord:
     """A user of the catalog.
 
     Args:
-        id: From 1, which is root.
-        password_hash: As broker.passwords makes it.
-        permissions: The user's permissions; None grants only the rights of every user.
-        generation: Grows when earlier logins become invalid: its password was changed, or it was deactivated.
-        scram: Verifiers of its password as broker.accounts.scram makes them; None until they are needed.
+        id: From 1; 1 is root.
+        password_hash: Created by broker.passwords.
+        permissions: The user's permissions; None grants only the rights that all users have.
+        generation: Increases when earlier logins become invalid, because the password is changed or the user is deactivated.
+        scram: Verifiers of the password, created by broker.accounts.scram; None until the first SCRAM login.
     """
 
     id: int
@@ -43,7 +43,7 @@ class UserRecord:
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """A personal access token; its name is unique for the user, and an expiry of None means never."""
+    """A personal access token; token names are unique per user. An expiry of None means that the token never expires."""
 
     user_id: int
     name: str
@@ -59,7 +59,7 @@ def list_users(catalog: Catalog) -> list[UserRecord]:
 
 
 def last_user_id(catalog: Catalog) -> int:
-    """Return the last id given to a user, 0 before the first."""
+    """Return the last assigned user id; 0 if no user was created."""
     rows = catalog.select("SELECT seq FROM sqlite_sequence WHERE name = 'users'", since=_SINCE)
     return int(rows[0][0]) if rows else 0
 
@@ -73,7 +73,7 @@ def insert_user(
     created_us: int,
     scram: bytes | None = None,
 ) -> int:
-    """Add a user, whose name is free, and return its id: one more than the last assigned id."""
+    """Add a user and return the new id, which is one more than the last assigned id. The name must be free."""
     with catalog.transaction(()):
         catalog.change(
             "INSERT INTO users (name, password_hash, is_active, permissions, created_us, scram) VALUES (?, ?, ?, ?, ?, ?)",
@@ -83,7 +83,7 @@ def insert_user(
 
 
 def update_user(catalog: Catalog, user: UserRecord, *, without_tokens: bool = False) -> None:
-    """Replace a user's row, by its id; `without_tokens` deletes its tokens too."""
+    """Replace a user's row; `without_tokens` also deletes the user's tokens."""
     with catalog.transaction(()):
         catalog.change(
             "UPDATE users SET name = ?, password_hash = ?, is_active = ?, permissions = ?, generation = ?, scram = ? "
@@ -107,13 +107,13 @@ def list_tokens(catalog: Catalog, user_id: int) -> list[TokenRecord]:
 
 
 def find_token(catalog: Catalog, hashed: bytes) -> TokenRecord | None:
-    """Return the token of a hash."""
+    """Return the token with a hash, or None."""
     rows = catalog.select(f"SELECT {_TOKEN} FROM tokens WHERE hash = ?", hashed, since=_SINCE)
     return TokenRecord(*rows[0]) if rows else None
 
 
 def insert_token(catalog: Catalog, token: TokenRecord) -> None:
-    """Add a token, whose name is free for its user; does nothing if the user was deleted meanwhile."""
+    """Add a token; its name must be free for the user. No effect if the user was deleted meanwhile."""
     with catalog.transaction(()):
         catalog.change(
             f"INSERT INTO tokens ({_TOKEN}) SELECT id, ?, ?, ? FROM users WHERE id = ?",
@@ -128,18 +128,18 @@ def delete_token(catalog: Catalog, user_id: int, name: str) -> None:
 
 
 def revoke(catalog: Catalog, access_token_id: str, expires_us: int) -> None:
-    """Revoke an access token; the row is kept until the token expires."""
+    """Revoke an access token; the entry is kept until the token expires."""
     with catalog.transaction(()):
         catalog.change("INSERT OR REPLACE INTO revoked (id, expires_us) VALUES (?, ?)", access_token_id, expires_us)
 
 
 def list_revoked(catalog: Catalog) -> dict[str, int]:
-    """Return the expiry of each revoked access token, by the token's id."""
+    """Return the expiry times of revoked access tokens, by token id."""
     return dict(catalog.select("SELECT id, expires_us FROM revoked", since=_SINCE))
 
 
 def forget_expired(catalog: Catalog, now_us: int) -> None:
-    """Delete all tokens that have expired at a time."""
+    """Delete all tokens that expired before a time."""
     if not any(
         catalog.select(f"SELECT 1 FROM {table} WHERE expires_us <= ? LIMIT 1", now_us, since=_SINCE)
         for table in ("tokens", "revoked")

@@ -9,13 +9,13 @@
     commits      commit_records.py
     users, tokens, revoked   accounts.py
 
-`id` is the number that users see: the smallest free id, as in Iggy, so it is reused after a deletion. `number` names the
-directory and is never reused: files left by a deleted topic cannot appear in a new topic.
-A purge gives a topic a new number, and with it a new, empty directory. A partition's created_us distinguishes it from an earlier
-partition of its number. A group is created explicitly; its committed offsets are stored like all others.
+`id` is the number that users see: the smallest free id, as in Iggy. Ids are reused after a deletion. `number` names the directory
+and is never reused, so that files left by a deleted topic cannot appear in a new topic. A purge gives a topic a new number, and
+therefore a new, empty directory. created_us distinguishes a partition from earlier partitions with the same number. The table
+`groups` contains only groups that were created explicitly.
 
-The one writer holds the log's lock. Readers, in any process, open the database read-only and check with one cheap
-query (data_version) whether their snapshot is current.
+The only writer holds the log's lock. Readers, in any process, open the database read-only and check with one cheap query
+(data_version) whether their snapshot is current.
 
 Tables and their older versions are in schema.py.
 """
@@ -43,22 +43,22 @@ def topics_of(snapshot: Snapshot) -> Iterator[TopicRecord]:
 
 
 def find_topic(snapshot: Snapshot, number: int) -> TopicRecord | None:
-    """Return the topic of a number, regardless of its current name, or None."""
+    """Return the topic with a number, regardless of its current name, or None."""
     return next((topic for topic in topics_of(snapshot) if topic.number == number), None)
 
 
 def is_current(snapshot: Snapshot, topic: TopicRecord) -> bool:
-    """Return whether a topic has been neither changed nor deleted since its record was read."""
+    """Return whether a topic is unchanged and not deleted since its record was read."""
     stream = snapshot.get(topic.name.stream)
     return stream is not None and stream.topics.get(topic.name.topic) == topic
 
 
 class Catalog:
-    """The metadata of one log; any thread. A path of None is a database in memory.
+    """The metadata of one log; thread-safe. A path of None creates a database in memory.
 
     Attributes:
-        known: The snapshot while it is known to be current; else None.
-        transactions: Grows before and after each transaction of this object.
+        known: The snapshot if it is known to be current, else None.
+        transactions: Counter that increases before and after each transaction of this object.
     """
 
     def __init__(self, path: str | None, *, is_writer: bool) -> None:
@@ -97,7 +97,7 @@ class Catalog:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
     def _migrate(self, version: int) -> None:
-        """Create the tables, or migrate an older version's."""
+        """Create the tables, or migrate tables of an older version."""
         if version == 0:
             self._connection.executescript(SCHEMA)
         else:
@@ -133,7 +133,7 @@ class Catalog:
         return self._with_topics(streams.values(), "")
 
     def _refresh(self, known: Snapshot, numbers: Collection[int]) -> Snapshot:
-        """Return a snapshot with the present state of these topics (added, changed or deleted); other topics are unchanged."""
+        """Return a snapshot in which the given topics (added, changed or deleted) are updated and other topics are unchanged."""
         others = [
             replace(stream, topics={name: topic for name, topic in stream.topics.items() if topic.number not in numbers})
             for stream in known.values()
@@ -141,7 +141,7 @@ class Catalog:
         return self._with_topics(others, f"IN ({', '.join(map(str, numbers))})") if numbers else known
 
     def _with_topics(self, streams: Iterable[StreamRecord], which: str) -> Snapshot:
-        """Return streams with their topics and the selected partitions, by default all partitions."""
+        """Return streams with their topics and the selected partitions; by default all partitions."""
         version = self._version()  # a writer can have migrated it since this reader opened it
         partitions: dict[int, list[int]] = {}
         query = f"SELECT topic, created_us FROM partitions {which and 'WHERE topic ' + which} ORDER BY topic, number"
@@ -190,11 +190,11 @@ class Catalog:
 
     @contextmanager
     def transaction(self, touched: Collection[int] | None = None) -> Iterator[None]:
-        """Make all changes of the body, durably, or no change.
+        """Apply all changes of the body durably, or none of them.
 
         Args:
-            touched: The numbers of the topics that are added, changed or deleted; the body can add to them. With them, a
-                change costs the same among a thousand topics as among ten. None where they are unknown.
+            touched: Numbers of the topics that are added, changed or deleted; the body can add numbers. Only these topics are
+                then updated in the snapshot, independent of the number of topics. None if the topics are unknown.
         """
         with self._lock, translated(self._where):
             known = self.known
@@ -218,7 +218,7 @@ class Catalog:
                 self.transactions += 1
 
     def insert_stream(self, name: str, created_us: int, id_: int | None = None) -> int:
-        """Add a stream and return its number; by default with the smallest free id."""
+        """Add a stream, by default with the smallest free id; return its number."""
         id_ = id_ or self._free_id("SELECT id FROM streams ORDER BY id")
         cursor = self._connection.execute("INSERT INTO streams (id, name, created_us) VALUES (?, ?, ?)", (id_, name, created_us))
         return int(cursor.lastrowid or 0)
@@ -235,7 +235,7 @@ class Catalog:
         labels: TopicLabels = NO_LABELS,
         id_: int | None = None,
     ) -> int:
-        """Add a topic with its partitions and return its number; by default with the smallest free id."""
+        """Add a topic with its partitions, by default with the smallest free id; return its number."""
         id_ = id_ or self._free_id("SELECT id FROM topics WHERE stream = ? ORDER BY id", stream_number)
         cursor = self._connection.execute(
             "INSERT INTO topics (stream, id, name, created_us, limits, fsync) VALUES (?, ?, ?, ?, ?, ?)",
@@ -258,7 +258,7 @@ class Catalog:
         self._connection.execute("DELETE FROM topics WHERE number = ?", (number,))
 
     def renumber_topic(self, number: int, created_us: int) -> int:
-        """Assign a new number to a topic, delete its states, renew its partitions' created_us; return the number."""
+        """Assign a new number to a topic, delete its states, and set new created_us of its partitions; return the number."""
         run = self._connection.execute
         run("PRAGMA defer_foreign_keys = ON")
         run("UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'topics'")
@@ -275,7 +275,7 @@ class Catalog:
         self._connection.executemany("INSERT INTO partitions (topic, number, created_us) VALUES (?, ?, ?)", rows)
 
     def delete_partitions(self, topic: int, first: int) -> None:
-        """Delete a topic's partitions, from a number on."""
+        """Delete a topic's partitions, starting at a number."""
         self._connection.execute("DELETE FROM partitions WHERE topic = ? AND number >= ?", (topic, first))
 
     def rename_stream(self, number: int, name: str) -> None:
@@ -294,7 +294,7 @@ class Catalog:
             self._connection.execute(f"UPDATE topics SET {columns} WHERE number = ?", (*values.values(), number))
 
     def insert_group(self, topic: int, name: str, id_: int | None = None) -> int:
-        """Add a group to a topic and return its id; by default the smallest free id."""
+        """Add a group to a topic, by default with the smallest free id; return its id."""
         id_ = id_ or self._free_id("SELECT id FROM groups WHERE topic = ? ORDER BY id", topic)
         self._connection.execute("INSERT INTO groups (topic, id, name) VALUES (?, ?, ?)", (topic, id_, name))
         return id_
@@ -308,16 +308,16 @@ class Catalog:
         self._connection.execute(statement, parameters)
 
     def change_each(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run such a statement once for each row of parameters."""
+        """Run a statement on such a table once per row of parameters."""
         self._connection.executemany(statement, rows)
 
     def select(self, query: str, *parameters: Any, since: int) -> list[Any]:
-        """Return the rows of such a table, at any time; empty if the database is older than version `since`."""
+        """Return rows of such a table, including uncommitted rows; empty if the database is older than version `since`."""
         with self._lock, translated(self._where):
             return [] if self._version() < since else self._connection.execute(query, parameters).fetchall()
 
     def select_committed(self, query: str, *parameters: Any, since: int) -> list[Any]:
-        """Return the result of select(), committed data only: it waits for no transaction, as a poll should not."""
+        """Return the result of select() for committed data only; does not wait for transactions, since polls use it."""
         if self._looking is None:
             return self.select(query, *parameters, since=since)
         with self._looking_lock, translated(self._where):
@@ -329,14 +329,14 @@ class Catalog:
         return self._is_alone
 
     def changes(self) -> int:
-        """Return a number that differs after each change, by another connection or this connection."""
+        """Return a number that differs after each change, by any connection."""
         if self._is_alone:
             return self.transactions
         with self._lock, translated(self._where):
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0]) + self._connection.total_changes
 
     def find_problems(self) -> list[str]:
-        """Return the faults that SQLite finds in the database, page by page and row by row; empty if it is sound."""
+        """Return the faults that SQLite finds in the pages and rows of the database; empty if the database is undamaged."""
         with self._lock, translated(self._where):
             found = [str(row[0]) for row in self._connection.execute("PRAGMA integrity_check")]
             dangling = [
@@ -345,7 +345,7 @@ class Catalog:
         return [problem for problem in found if problem != "ok"] + dangling
 
     def last_topic_number(self) -> int:
-        """Return the last number given to a topic, 0 before the first."""
+        """Return the last assigned topic number; 0 if no topic was created."""
         with self._lock, translated(self._where):
             row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'topics'").fetchone()
             return 0 if row is None else int(row[0])

@@ -1,11 +1,11 @@
-"""The catalog's table of staged commits: the last epoch of each writer, an epoch that is being appended, and owners.
+"""The catalog's tables of staged commits: the last epoch of each writer, epochs being appended, and owners.
 
 commits    writer | epoch | state | manifest | places | reason | changed_us
-writers    name | owner | claimed_us         the server's user who first used a writer; empty for processes without a server
+writers    name | owner | claimed_us         the server's user who first used a writer; no row for processes without a server
 
-pending    an intent: the manifest is being appended; `places` has the beginning of each partition's part
-done       the epoch and all before it are in the log, once
-refused    the epoch cannot be appended, `reason` has why; none of it is in the log
+pending    an intent: the manifest is being appended; `places` contains the start of each partition's part
+done       the epoch and all earlier epochs are in the log, once
+refused    the epoch cannot be appended because of `reason`; no part of it is in the log
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class PartitionProgress:
     """Progress of one partition's part of an epoch.
 
     Args:
-        from_offset: Offset at which the chunk `next_chunk` begins.
-        next_chunk: The first of this partition's chunks, counted from 0, that is possibly not yet appended.
+        from_offset: Offset of the first message of the chunk `next_chunk`.
+        next_chunk: The partition's first chunk, counted from 0, that is possibly not yet appended.
     """
 
     topic: int
@@ -38,7 +38,7 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """The last epoch of a writer that the log has begun to append; manifest and progress per partition while it is pending."""
+    """A writer's last epoch that the log has started to append; while pending, with manifest and progress per partition."""
 
     writer: str
     epoch: int
@@ -56,7 +56,7 @@ def find_commit(catalog: Catalog, writer: str) -> CommitRecord | None:
 
 
 def pending_commits(catalog: Catalog) -> list[CommitRecord]:
-    """Return every epoch that is begun and unfinished."""
+    """Return all epochs that are started and unfinished."""
     return [_record(*row) for row in catalog.select(f"SELECT {_COLUMNS} FROM commits WHERE state = 'pending'", since=5)]
 
 
@@ -77,8 +77,7 @@ def find_owner(catalog: Catalog, writer: str) -> int | None:
 
 
 def claim_writer(catalog: Catalog, writer: str, owner: int, before: int | None, most: int, now_us: int) -> bool:
-    """Make a user the owner of a writer, durably; return False if another than `before` owns it or the user has `most`
-    writers."""
+    """Durably make a user a writer's owner; return False if a user other than `before` owns it or the user has `most` writers."""
     with catalog.transaction(()):
         owned = catalog.select("SELECT count(*) FROM writers WHERE owner = ?", owner, since=7)
         if find_owner(catalog, writer) != before or owned[0][0] >= most:
@@ -88,8 +87,8 @@ def claim_writer(catalog: Catalog, writer: str, owner: int, before: int | None, 
 
 
 def forget_commits(catalog: Catalog, prefix: str, before_us: int) -> None:
-    """Delete records finished before a time by writers that commit once, whose names begin with a prefix, and the owners of
-    writers that have committed nothing since then."""
+    """Delete the records of writers that commit once (names with a prefix) and that finished before a time, and the owners of
+    writers that have committed nothing since this time."""
     with catalog.transaction(()):
         catalog.change(
             "DELETE FROM writers WHERE claimed_us < ? "

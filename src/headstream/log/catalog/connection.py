@@ -1,4 +1,4 @@
-"""Opening the catalog's database, and translating its errors."""
+"""Opens the catalog's database and translates its errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BUSY_SECONDS: Final = 10.0
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Raise SQLite's errors in the body as errors of the log."""
+    """Convert SQLite errors raised in the body to errors of the log."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -35,7 +35,7 @@ def translated(where: str) -> Iterator[None]:
 
 
 def connect(path: str | None, *, is_writer: bool) -> sqlite3.Connection:
-    """Return a connection that any thread may use, one at a time; a path of None is a database in memory."""
+    """Return a connection for use by one thread at a time; a path of None opens a database in memory."""
     if path is None:
         return _open(":memory:", uri=False)
     if is_writer:

@@ -1,8 +1,8 @@
-"""Numbers for producers' ids, each assigned once.
+"""Numbers for producer ids; each number is assigned once.
 
-They are reserved in blocks, up to the limit in a row of the catalog's own counters (sqlite_sequence); the rest of a
-crashed process's block is skipped. A block begins at the milliseconds since 1970 at least, so a log restored from an older copy
-does not repeat numbers assigned after the copy was made.
+Numbers are reserved in blocks, up to the limit in a row of SQLite's counters (sqlite_sequence); after a crash, the unused part of
+a block is skipped. A block starts at or above the milliseconds since 1970, so that a log restored from an older copy does not
+repeat numbers that were assigned after the copy was made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COUNTER: Final = "producers"
 
 
 class ProducerNumbers:
-    """Gives numbers; any thread."""
+    """Assigns numbers; thread-safe."""
 
     def __init__(self, catalog: Callable[[], Catalog], clock_us: Callable[[], int]) -> None:
         self._catalog = catalog

@@ -14,7 +14,7 @@ NO_OPTIONS: Final = TopicOptions()
 
 @dataclass(frozen=True, slots=True)
 class TopicLabels:
-    """Labels, unsigned 8-bit, that existing clients state of a topic and read back, without effect; compression 1 is none."""
+    """Labels of a topic, unsigned 8-bit, that Iggy clients can set and read; labels have no effect. Compression 1: none."""
 
     compression: int = 1
     replication: int = 1
@@ -50,11 +50,11 @@ class TopicRecord:
 
     @property
     def identity(self) -> str:
-        """Identifies the topic among topics of its name, across purges and deletions; the path of its directory."""
+        """Path of the topic's directory; identifies the topic even after purges and deletions of topics with its name."""
         return f"{self.stream_number}/{self.number}"
 
     def generation(self, partition: int) -> int:
-        """Return the number that identifies a partition among partitions of its name, across purges and deletions."""
+        """Return the number that identifies a partition even after purges and deletions of partitions with its number."""
         return self.partitions_created_us[partition - 1] if partition <= len(self.partitions_created_us) else 0
 
 

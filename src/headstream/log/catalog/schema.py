@@ -13,8 +13,8 @@
     10   users.scram                                                before: NULL
     11   topics.kafka_headers                                       before: none
 
-A writer migrates an older database when it opens it; until then readers use the value under `before` for missing
-columns. A reader queries the version each time, since a writer can migrate in between.
+A writer migrates an older database when it opens the database; until then, readers use the value under `before` for missing
+columns. A reader queries the version each time, because a writer can migrate between two queries.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ STEPS: Final = {
 
 
 def topic_columns(version: int) -> str:
-    """Return the columns of topics after `limits`, as a query for a database of this version."""
+    """Return the topic columns after `limits` for a query of a database of this version."""
     fsync = "fsync" if version > 1 else "'interval'"
     options = [
         "retention_us, retention_bytes" if version > 2 else "NULL, NULL",

@@ -1,10 +1,10 @@
-"""The catalog's tables of messages set aside in place; states.py has the protocol.
+"""The catalog's tables of message states; states.py describes the protocol.
 
 states           topic | partition | offset | state | reason | author | changed_us | is_pending | change
-state_changes    number | reason | author        reason and author of a change, once; deleted with its last message
+state_changes    number | reason | author        reason and author of a change, stored once; deleted with its last message
 
-A pending row is an intent: the message's state byte is possibly not yet written. Functions that change rows are called
-within Catalog.transaction() only.
+A pending row is an intent: the message's state byte is possibly not yet written. Functions that change rows require a
+Catalog.transaction().
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LAST: Final = (1 << 63) - 1
 def find_states(
     catalog: Catalog, topic: int, partition: int, from_offset: int = 0, until_offset: int = 1 << 62, count: int = -1
 ) -> list[StateChange]:
-    """Return unavailable messages of a partition in a range of offsets, including pending messages; a negative count: all."""
+    """Return unavailable messages in a range of offsets, including pending changes; a negative count returns all."""
     since = (topic, partition, min(from_offset, _LAST), min(until_offset, _LAST), count)
     where = "WHERE topic = ? AND partition = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?"
     found = catalog.select(
@@ -35,14 +35,14 @@ def find_states(
 
 
 def find_exception(catalog: Catalog, topic: int, partition: int, from_offset: int) -> int | None:
-    """Return the offset of the first message at or after an offset that has a state row, or None."""
+    """Return the first offset, at or after an offset, whose message has a state row; None if there is none."""
     query = "SELECT offset FROM states WHERE topic = ? AND partition = ? AND offset >= ? ORDER BY offset LIMIT 1"
     found = catalog.select_committed(query, topic, partition, min(from_offset, _LAST), since=3)
     return int(found[0][0]) if found else None
 
 
 def find_state_among(catalog: Catalog, topic: int, partition: int, from_offset: int, states: Collection[int]) -> int | None:
-    """Return the offset of the first message at or after an offset whose row has one of the states, or None."""
+    """Return the first offset, at or after an offset, whose row has one of the states; None if there is none."""
     among = ",".join("?" * len(states))
     where = f"WHERE topic = ? AND partition = ? AND offset >= ? AND state IN ({among})"
     query = f"SELECT offset FROM states {where} ORDER BY offset LIMIT 1"
@@ -51,25 +51,25 @@ def find_state_among(catalog: Catalog, topic: int, partition: int, from_offset: 
 
 
 def unavailable_offsets(catalog: Catalog, topic: int, partition: int, available: int) -> list[int]:
-    """Return the offsets of a partition's set-aside messages, ascending, without pending changes."""
+    """Return the offsets of a partition's unavailable messages, ascending, without pending changes."""
     query = "SELECT offset FROM states WHERE topic = ? AND partition = ? AND state != ? AND NOT is_pending ORDER BY offset"
     return [offset for (offset,) in catalog.select_committed(query, topic, partition, available, since=3)]
 
 
 def pending_states(catalog: Catalog) -> list[tuple[int, int, int, int]]:
-    """Return every pending change of state: topic, partition, offset, state."""
+    """Return all pending state changes: topic, partition, offset, state."""
     query = "SELECT topic, partition, offset, state FROM states WHERE is_pending ORDER BY topic, partition, offset"
     return catalog.select(query, since=3)
 
 
 def oldest_marks(catalog: Catalog) -> list[tuple[int, int, int]]:
-    """Return topic, partition and time of the oldest mark for deletion, microseconds, of all partitions with such a mark."""
+    """Return topic, partition and time (microseconds) of the oldest deletion mark of each partition that has marks."""
     query = "SELECT topic, partition, min(changed_us) FROM states WHERE state = 30 GROUP BY topic, partition"
     return catalog.select(query, since=9)
 
 
 def count_marks(catalog: Catalog) -> list[tuple[int, int, int]]:
-    """Return topic, number of its messages that are marked for deletion, and the time of the oldest mark, microseconds."""
+    """Return topic, number of messages marked for deletion, and the time of the oldest mark (microseconds), per topic."""
     query = "SELECT topic, count(*), min(changed_us) FROM states WHERE state = 30 GROUP BY topic"
     return catalog.select(query, since=9)
 
@@ -77,7 +77,7 @@ def count_marks(catalog: Catalog) -> list[tuple[int, int, int]]:
 def marked_before(
     catalog: Catalog, topic: int, partition: int, before_us: int, from_offset: int = 0, until_offset: int = _LAST
 ) -> list[int]:
-    """Return the offsets in a range of the messages that were marked for deletion before a time, microseconds, by offset."""
+    """Return the offsets in a range whose messages were marked for deletion before a time, microseconds."""
     where = "WHERE topic = ? AND partition = ? AND state = 30 AND changed_us < ? AND NOT is_pending "
     where += "AND offset >= ? AND offset < ? ORDER BY offset"
     values = topic, partition, min(before_us, _LAST), from_offset, until_offset
@@ -88,7 +88,7 @@ def marked_before(
 def marked_with_reason(
     catalog: Catalog, topic: int, partition: int, reason: str, from_offset: int = 0, until_offset: int = _LAST
 ) -> list[int]:
-    """Return the offsets in a range of the messages that were marked for deletion with a reason, by offset."""
+    """Return the offsets in a range whose messages were marked for deletion with a reason."""
     found = catalog.select(
         "SELECT offset FROM states WHERE topic = ? AND partition = ? AND state = 30 AND NOT is_pending "
         "AND change IN (SELECT number FROM state_changes WHERE reason = ?) "
@@ -100,14 +100,14 @@ def marked_with_reason(
 
 
 def forget_marked(catalog: Catalog, topic: int, partition: int, offsets: Iterable[int]) -> None:
-    """Delete the states of messages that were removed because of their marks."""
+    """Delete the states of messages that were removed because they were marked for deletion."""
     keys = [(topic, partition, offset) for offset in offsets]
     match = "topic = ? AND partition = ? AND offset = ? AND state = 30 AND NOT is_pending"
     catalog.change_each(f"DELETE FROM states WHERE {match}", keys)
 
 
 def put_states(catalog: Catalog, topic: int, partition: int, changes: Iterable[StateChange]) -> None:
-    """Record the states that messages are about to get."""
+    """Record the states that are about to be written to messages."""
     wanted = list(changes)
     # Delete existing rows first: their last message deletes the change row too.
     catalog.change_each(
@@ -123,7 +123,7 @@ def put_states(catalog: Catalog, topic: int, partition: int, changes: Iterable[S
 
 
 def _put_change(catalog: Catalog, reason: str, author: str) -> int:
-    """Store reason and author of a change, unless the last change has the same, and return its number."""
+    """Store reason and author of a change, unless equal to the last change; return the number of the change."""
     last = catalog.select("SELECT number, reason, author FROM state_changes ORDER BY number DESC LIMIT 1", since=7)
     if last and last[0][1:] == (reason, author):
         return int(last[0][0])
@@ -132,7 +132,7 @@ def _put_change(catalog: Catalog, reason: str, author: str) -> int:
 
 
 def finish_pending_states(catalog: Catalog, topic: int, partition: int, offsets: Iterable[int], available: int) -> None:
-    """Record that messages have the recorded states; available messages need no row."""
+    """Mark recorded states as written; delete the rows of available messages."""
     keys = [(topic, partition, offset) for offset in offsets]
     match = "topic = ? AND partition = ? AND offset = ?"
     catalog.change_each(f"UPDATE states SET is_pending = 0 WHERE {match}", keys)
@@ -140,7 +140,7 @@ def finish_pending_states(catalog: Catalog, topic: int, partition: int, offsets:
 
 
 def forget_states(catalog: Catalog, topic: int, partition: int, until_offset: int) -> None:
-    """Delete the states of messages before an offset, which are dropped."""
+    """Delete the states of messages before an offset, because the messages are dropped."""
     catalog.change("DELETE FROM states WHERE topic = ? AND partition = ? AND offset < ?", topic, partition, until_offset)
 
 

@@ -1,1 +1,1 @@
-"""Commands on a log without a running writer: verify, repair, back up, remove."""
+"""Commands on a log: verify, repair, back up, remove."""

@@ -1,23 +1,23 @@
-"""Backup: a copy of a log, without a lock, while another process can be writing to it.
+"""Backup: copies a log without a lock, even while another process writes to it.
 
     offsets                  of consumers: before the ends are read, so that no offset is beyond an end
-        ends, staged, catalog    repeated until no staged commit began or ended between ends and catalog, and the staged files of
-                                 each pending commit are in the copy
-        partition by partition   up to its end, segments oldest first: index, then .log, which has at least those bytes;
-                                 in a compacted topic, up to its present end
-        states                   the present states, to be written into the copied messages again
-        marker                   last: without it the copy is not a log
+    ends, staged, catalog    repeated until no staged commit began or ended between ends and catalog, and the staged files of
+                             each pending commit are in the copy
+    partition by partition   up to the partition's end, oldest segment first: index, then .log, which has at least the indexed
+                             bytes; in a compacted topic, up to the current end
+    states                   the current states, to be written to the copied messages again
+    marker                   last: without the marker, the copy is not a log
 
-So the messages contain every commit that is done in the catalog, opening the copy finishes a commit that was begun, and messages
-of later commits are not copied. Compacted topics are an exception: there a message appended after the end can be the only
-message left of its key, so all messages appended before the last old segment was copied are included.
+The copy therefore contains the messages of every commit that is done in the catalog and no messages of later commits; opening the
+copy completes a pending commit. Compacted topics are an exception: a message appended after the end can be the only message of
+its key, so the copy includes all messages appended before the last old segment was copied.
 
-A partition that loses a segment meanwhile (retention, compaction) is copied again; the entire log is copied again if a topic or
-partition is deleted or purged. The copy is opened once as a writer, which repairs the newest segments' ends as after a
-kill. Files are copied, never linked: states are changed in place.
+A partition that loses a segment during the copy (retention, compaction) is copied again. If a topic or partition is deleted or
+purged, the entire log is copied again. The copy is opened once as a writer, which repairs the newest segments' ends as after a
+killed process. Files are copied, never linked, because states are changed in place.
 
-The copy gets a new identity unless the caller passes an identity: later appends to log and copy have the same offsets,
-so a client that stores offsets of one (such as a Spark checkpoint) must not continue in the other.
+The copy gets a new identity unless the caller passes an identity: later appends to the log and to the copy have the same offsets,
+so a client that stores offsets of the log (such as a Spark checkpoint) must not continue in the copy.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ _States = dict[tuple[int, int, int], StateChange]
 
 
 class _ChangedError(Exception):
-    """A file was removed while it was copied."""
+    """A file was removed while it was being copied."""
 
 
 class Backup:
-    """One copy of one log, in a directory that is missing or empty."""
+    """A copy of one log, in a directory that is missing or empty."""
 
     def __init__(self, root: str, target: str, files: Files) -> None:
         self._root = root
@@ -82,22 +82,22 @@ class Backup:
         self._buffer = memoryview(bytearray(_COPY_BYTES))
         marker = read_marker(root, files)
         if marker is None:
-            raise NotALogError("there is no log to copy", where=root, advice="Specify the directory of a log")
+            raise NotALogError("the directory contains no log to copy", where=root, advice="Specify the directory of a log")
         self._marker = marker
         if files.list_names(target):
-            raise InvalidOptionError("the backup's directory is not empty", where=target, advice="Specify an empty directory")
+            raise InvalidOptionError("the target directory must be empty", where=target, advice="Specify an empty directory")
         if f"{target}/".startswith(f"{root}/"):
-            raise InvalidOptionError("the backup's directory is inside the log", where=target, advice="Specify another directory")
+            raise InvalidOptionError("the target must be outside the log", where=target, advice="Specify another directory")
 
     def run(self, identity: str | None) -> int:
-        """Make the copy, and return the bytes of messages in it.
+        """Create the copy; return the number of message bytes in the copy.
 
         Args:
             identity: The copy's UUID; None keeps the identity of the log.
 
         Raises:
-            StorageError: the system refused, or topics were removed faster than they can be copied.
-            CorruptLogError: the head of an index, or the catalog, is damaged.
+            StorageError: the operating system reported an error, or topics are removed faster than they can be copied.
+            CorruptLogError: the catalog or the head of an index is damaged.
         """
         for _ in range(_ATTEMPTS):
             self._files.make_directory(self._target)
@@ -117,7 +117,7 @@ class Backup:
         return StorageError(
             "topics are removed faster than they can be copied",
             where=where,
-            advice="Retry when fewer topics are deleted and purged",
+            advice="Retry when fewer topics are being deleted or purged",
         )
 
     def _copy(self) -> int:
@@ -155,7 +155,7 @@ class Backup:
                     source.backup(copy)
             except sqlite3.Error as error:
                 raise StorageError(
-                    f"the catalog cannot be copied: {error}", where=path, advice="Run headstream verify to check it"
+                    f"the catalog cannot be copied: {error}", where=path, advice="Check the log with headstream verify"
                 ) from error
             if self._is_all_staged(path, commits) and _are_the_same(self._partitions(path), partitions):
                 return ends
@@ -169,7 +169,7 @@ class Backup:
 
     @staticmethod
     def _partitions(path: str) -> _Partitions:
-        """Return the partitions of a catalog, each with its generation."""
+        """Return the partitions of a catalog with their generations."""
         catalog = Catalog(path, is_writer=False)
         try:
             topics = list(topics_of(catalog.snapshot()))
@@ -178,7 +178,7 @@ class Backup:
             catalog.close()
 
     def _read_ends(self) -> tuple[list[Any], _Ends, _Partitions]:
-        """Copy the offsets of consumers, and return the commits, then the end of each partition, and the partitions before."""
+        """Copy the consumer offsets; return the staged commits, the ends of partitions, and the partitions."""
         catalog = Catalog(f"{self._root}/{CATALOG_NAME}", is_writer=False)
         try:
             topics = list(topics_of(catalog.snapshot()))
@@ -197,7 +197,7 @@ class Backup:
         return commits, ends, partitions
 
     def _is_all_staged(self, path: str, commits: list[Any]) -> bool:
-        """Return whether the copied catalog has these commits, and the copy has all staged files of the pending commits."""
+        """Return whether the copied catalog has these commits and the copy has all staged files of the pending commits."""
         catalog = Catalog(path, is_writer=True)
         try:
             if catalog.select(_COMMITS, since=5) != commits:
@@ -218,7 +218,7 @@ class Backup:
             catalog.close()
 
     def _states(self) -> _States:
-        """Return all messages that are not available now."""
+        """Return all messages whose current state is not `available`."""
         catalog = Catalog(f"{self._root}/{CATALOG_NAME}", is_writer=False)
         try:
             return {
@@ -231,7 +231,7 @@ class Backup:
             catalog.close()
 
     def _note_states(self, catalog: Catalog, topics: list[TopicRecord], before: _States) -> None:
-        """Record the states as pending, so that the copy's opening writes them: a byte can be older or newer than its row."""
+        """Record the states as pending, so that opening the copy writes them: a state byte can be older or newer than its row."""
         now = self._states()
         for key, change in before.items():
             if key not in now:
@@ -249,14 +249,14 @@ class Backup:
         self._copy_directory(f"{relative}/{OFFSETS_NAME}")
 
     def _copy_directory(self, relative: str) -> None:
-        """Copy the files in a directory, without files that were removed meanwhile."""
+        """Copy the files in a directory; skip files that are removed meanwhile."""
         self._files.make_directory(self._target + relative)
         for name in self._files.list_names(self._root + relative) or []:
             self._copy_file(f"{self._root}{relative}/{name}", f"{self._target}{relative}/{name}")
         self._files.sync_directory(self._target + relative)
 
     def _copy_file(self, path: str, target: str) -> int | None:
-        """Copy a file up to its present end, and return its size; None if it is missing."""
+        """Copy a file up to its current end; return its size, or None if the file is missing."""
         source = self._files.open_read(path)
         if source is None:
             return None
@@ -280,11 +280,11 @@ class Backup:
 
     @staticmethod
     def _end_of(topic: TopicRecord, end_offset: int) -> int:
-        """Return the offset up to which a partition with this end is copied."""
+        """Return the offset up to which to copy a partition with this end offset."""
         return end_offset if topic.options.compaction_delay_us is None else _WITHOUT_END
 
     def _copy_partition(self, topic: TopicRecord, number: int, end_offset: int) -> int:
-        """Copy a partition's segments up to an offset, and return the bytes of messages in its indexes."""
+        """Copy a partition's segments up to an offset; return the number of message bytes in the indexes."""
         relative = f"{topic_directory('', topic.stream_number, topic.number)}/{number}"
         directory, target = self._root + relative, self._target + relative
         for _ in range(_ATTEMPTS):
@@ -306,11 +306,11 @@ class Backup:
         raise _ChangedError
 
     def _start_of(self, directory: str) -> int:
-        """Return the offset before which the messages of a partition are deleted, 0 if none are."""
+        """Return the offset before which the messages of a partition are deleted; 0 if no messages are deleted."""
         return max(start_offsets(self._files.list_names(directory) or []), default=0)
 
     def _copy_segments(self, directory: str, target: str, end_offset: int) -> int:
-        """Copy segments up to an offset, including new segments, and return their bytes of messages."""
+        """Copy segments up to an offset, including new segments; return the number of message bytes."""
         sizes: dict[int, int] = {}
         while True:
             names = self._files.list_names(directory)
@@ -331,9 +331,9 @@ class Backup:
                     end_offset = max(end_offset, until_offset)
 
     def _copy_segment(self, directory: str, target: str, base: int, end_offset: int) -> tuple[int, int]:
-        """Copy a segment, and return its bytes of messages and the offset that the copy has to reach.
+        """Copy a segment; return its number of message bytes and the offset that the copy must reach.
 
-        A rewritten segment is copied completely: the next segment, which its seal names, must be in the copy.
+        A rewritten segment is copied completely, so the next segment, which the seal names, must also be in the copy.
         """
         index_path = segment_path(target, base, INDEX_SUFFIX)
         if self._copy_file(segment_path(directory, base, INDEX_SUFFIX), index_path) is None:
@@ -361,7 +361,7 @@ class Backup:
         return size_bytes, 0
 
     def _repair(self) -> None:
-        """Open the copy as a writer: it finishes pending commits, and cuts off unacknowledged data."""
+        """Open the copy as a writer, which completes pending commits and truncates unacknowledged data."""
         log = Log(self._target, self._files, is_memory=False, segment_bytes=DEFAULT_SEGMENT_BYTES)
         try:
             log.start_writing(self._marker.identity, self._marker.created_us, briefly=True)
@@ -373,5 +373,5 @@ class Backup:
 
 
 def _are_the_same(before: _Partitions, after: _Partitions) -> bool:
-    """Return whether no partition of the topics in both was deleted or recreated; topics in only one of them are ignored."""
+    """Return whether no partition was deleted or recreated, in topics that exist both `before` and `after`."""
     return all(after.get(number, made)[: len(made)] == made for number, made in before.items())

@@ -1,13 +1,13 @@
-"""One partition's files, checked against each other; damage is located to the send.
+"""Checks the files of one partition against each other; findings name the damaged send.
 
-    index head       its check, version, base offset
-    index entries    the check of each; each begins where the previous entry ends, in bytes and in offsets; times never decrease
-    compacted        the same, but offsets can be missing between entries and after the last one
+    index head       its checksum, version, base offset
+    index entries    the checksum of each entry; each starts where the previous ends, in bytes and offsets; times never decrease
+    compacted        the same, but offsets can be missing between entries and after the last entry
     messages         each send's CRC-32C, count, offsets, time; each payload's CRC-32; each state is known
-    segments         each begins where the previous segment ends
+    segments         each starts where the previous segment ends
 
-Only committed bytes are checked, so a writer can continue: a file's size is read before its index, and bytes after the last
-complete entry are at most one unacknowledged send.
+Only committed bytes are checked, so that a writer can continue: a file's size is read before the index, and the bytes after the
+last complete entry are at most one unacknowledged send.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FILE_NAME: Final = re.compile(r"(\d{20})(?:(-\d+)?\.log|\.(index|index-new|log\
 def verify_partition(
     directory: str, files: ReadFiles, buffers: BufferPool, on_bytes: Callable[[int], None] = lambda _: None
 ) -> Iterator[LogFinding]:
-    """Yield the faults of a partition's segments; `on_bytes` gets the number of bytes checked since the last call."""
+    """Yield the faults of a partition's segments; `on_bytes` is called with the number of bytes checked since the last call."""
     names = files.list_names(directory)
     if names is None:
         return
@@ -61,7 +61,7 @@ def _damaged_summary(directory: str, base: int, files: ReadFiles) -> Iterator[Lo
 
 
 def _superfluous_logs(directory: str, base: int, named: int | None, names: list[str]) -> Iterator[LogFinding]:
-    """Yield the .log files of a segment that its index does not name."""
+    """Yield the .log files of a segment that the segment's index does not name."""
     for other, generation in log_offsets(names):
         if other == base and named not in (None, generation):
             path = segment_path(directory, base, log_suffix(generation))

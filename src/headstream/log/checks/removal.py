@@ -1,7 +1,7 @@
-"""Removing a log: deletes only the files that a log and its server have created.
+"""Removes a log: deletes only files that the log and its server have created.
 
-The marker is removed first and the catalog next: a crash leaves no log, and the removal can be repeated. The writer's lock is
-held throughout, and its file is kept: deleting it would let two processes lock two files of the same name.
+The marker is removed first, then the catalog: after a crash, the directory contains no log, and the removal can be repeated. The
+writer's lock is held throughout. The lock file is kept, because otherwise two processes could lock two files of the same name.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _DIRECTORIES: Final = (INBOX_NAME, STAGED_NAME, STREAMS_NAME, GROUPS_NAME)
 
 
 def remove_log(root: str, files: Files, beside: Collection[str] = ()) -> list[str]:
-    """Remove the log in a directory, and return the names removed from it; the directory stays.
+    """Remove the log in a directory; return the removed names. The directory is kept.
 
     Args:
-        root: The directory; it can be missing or empty.
-        beside: Names of directories that a server of the log has created; they are also removed.
+        root: The directory, which can be missing or empty.
+        beside: Names of directories created by a server of the log, which are also removed.
 
     Raises:
         NotALogError: the directory contains other files; no file is removed.
-        CorruptLogError: its marker cannot be read, so its content is unknown.
-        LogLockedError: another process writes to it.
+        CorruptLogError: the marker cannot be read, so the content is unknown.
+        LogLockedError: another process writes to the log.
         LegalHoldError: a topic is under legal hold; no message is removed.
     """
     if not files.list_names(root):
@@ -79,7 +79,7 @@ def _check_holds(root: str) -> None:
 
 
 def _check(root: str, files: Files, beside: Collection[str]) -> list[str]:
-    """Return the names in a directory, all of them names that a log uses."""
+    """Return the names in a directory; NotALogError if a log does not use one of the names."""
     names = files.list_names(root) or []
     strange = sorted(set(names) - {*_FILES, *_DIRECTORIES, LOCK_NAME, *beside})
     if strange:

@@ -1,12 +1,12 @@
-"""Repairs of a damaged log that need no guess; nothing is deleted.
+"""Repairs of a damaged log whose result is certain; nothing is deleted.
 
-an index that is missing, short, damaged or wrong    rebuilt, where the messages prove every entry of it
-    the newest segment's torn tail, a begun roll         as at every opening by a writer (recovery.py)
-    a partition's missing directory                      created, empty, only where the loss is accepted
-    a file that is not part of a log                     set aside: its bytes stay, under a name with a suffix
+    an index that is missing, short, damaged or wrong    rebuilt, if the messages prove every entry
+    the newest segment's torn end, an unfinished roll    repaired as at every opening by a writer (recovery.py)
+    a partition's missing directory                      created, empty, only if the loss is accepted
+    a file that is not part of a log                     renamed with a suffix; its content is kept
 
-A send with changed bytes stays unchanged: only a copy restores it. Rebuilding an index keeps complete entries, even of damaged
-sends, so that no repair hides damage.
+A send with damaged bytes is not changed; only a backup can restore it. Rebuilding an index keeps complete entries, even of
+damaged sends, so that no repair hides damage.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _INDEX_KINDS = (
 
 
 def repair_log(root: str, files: Files, *, accept_loss: bool = False) -> list[Action]:
-    """Make the safe repairs of a log, as its writer, and return the actions taken.
+    """Make the safe repairs of a log, as its writer; return the actions taken.
 
     Args:
         accept_loss: Whether partitions whose directories are missing continue without their messages.
 
     Raises:
         LogLockedError: another process is the writer.
-        NotALogError: there is no log.
+        NotALogError: the directory contains no log.
     """
     verification = Verification(root, files)
     lock = WriterLock(f"{root}/{LOCK_NAME}")
@@ -70,7 +70,7 @@ def _repair_partition(partition: PartitionDirectory, files: Files, accept_loss: 
 
 
 def repair_partition(directory: str, files: Files, committed: int = 0) -> list[Action]:
-    """Make the safe repairs of a partition, which had messages up to `committed`, and return the actions taken."""
+    """Make the safe repairs of a partition that had messages up to `committed`; return the actions taken."""
     actions: list[Action] = []
     buffers = BufferPool()
     findings = list(verify_partition(directory, files, buffers))
@@ -95,7 +95,7 @@ def repair_partition(directory: str, files: Files, committed: int = 0) -> list[A
 
 
 def _begin_behind_missing(directory: str, newest: int, committed: int, files: Files) -> list[Action]:
-    """Begin a segment in partition of the newest, if its files are missing; reads of the offsets between raise an error."""
+    """Start a new segment if the newest segment's files are missing; reads of the missing offsets raise an error."""
     try:
         index = open_index(directory, newest, files)
     except CorruptLogError:
@@ -116,7 +116,7 @@ def _is_of_newest(finding: LogFinding, bases: list[int]) -> bool:
 
 
 def _recover(directory: str, files: Files) -> list[Action]:
-    """Repair the newest segment's end, as each opening does."""
+    """Repair the newest segment's end, as each opening by a writer does."""
     before = _sizes(directory, files)
     try:
         tail = recover(directory, files)

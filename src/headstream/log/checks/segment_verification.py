@@ -1,6 +1,6 @@
-"""One segment's files, checked against each other; damage is located to the send.
+"""Checks the files of one segment against each other; findings name the damaged send.
 
-A kernel skips sound sends; all other sends are checked one by one.
+A compiled kernel skips undamaged sends; all other sends are checked singly.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _RESTORE_NEWEST: Final = (
 def verify_seal(
     directory: str, path: str, seal: Seal | None, end: tuple[int, int], next_base: int | None, files: ReadFiles
 ) -> Iterator[LogFinding]:
-    """Yield the faults at a segment's end (offset and byte position), compared with its seal, if it has one."""
+    """Yield the faults at a segment's end (offset and byte position), compared with the seal, if any."""
     if seal is None or seal.end_position != end[1]:
         until = next_base if seal is None else seal.until_offset
         what = f"the index ends at offset {end[0]}, byte {end[1]}: its last entries were cut off or are damaged"
@@ -83,7 +83,7 @@ _CUT_OFF: Final = "Nothing needs to be done: the next writer cuts it off; it was
 
 
 class SegmentCheck:
-    """The check of one segment; its generation is the index's, None if there is no readable index."""
+    """The check of one segment; `generation` is taken from the index, None if the index is unreadable."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class SegmentCheck:
         self._timestamp_us = 0
 
     def run(self) -> Iterator[LogFinding]:
-        """Yield its faults."""
+        """Yield the segment's faults."""
         data = self._files.open_read(self._data_path)
         data_bytes = 0 if data is None else data.size_bytes()  # before the index: see above
         index = self._files.open_read(self._index_path)
@@ -128,7 +128,7 @@ class SegmentCheck:
                     file.close()
 
     def _check_incomplete(self, data_bytes: int, index: ReadFile | None) -> Iterator[LogFinding]:
-        """Yield the finding of a missing file; both are missing if the segment was deleted since."""
+        """Yield the finding for a missing file; if both files are missing, the segment was deleted meanwhile."""
         if self._files.exists(self._dropped_path) or not self._files.exists(self._index_path if index else self._data_path):
             return  # retention is removing it, or has removed it
         if index is not None and (index.size_bytes() > INDEX_HEADER_BYTES or self._next_base is not None):
@@ -223,7 +223,7 @@ class SegmentCheck:
             yield self._note_tail(self._index_path, "a torn index entry", size_bytes - rest, size_bytes)
 
     def _skip_sound(self, data: ReadFile, rows: memoryview) -> int:
-        """Return the number of the next sends that are sound, checked in one pass."""
+        """Return the number of undamaged sends that follow, checked in one pass."""
         first = decode_entry(rows[:INDEX_ENTRY_BYTES], self._base)
         if first is None or (first.byte_position, first.first_offset) != (self._position, self._offset):
             return 0
@@ -245,7 +245,7 @@ class SegmentCheck:
         return sound
 
     def _read_again(self, index: ReadFile, number: int) -> IndexEntry | None:
-        """Read the newest entry again: a writer can have been writing it."""
+        """Read the newest entry again, because a writer may have been writing the entry."""
         row = memoryview(bytearray(INDEX_ENTRY_BYTES))
         index.read_into(row, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)
         return decode_entry(row, self._base)
@@ -352,7 +352,7 @@ class SegmentCheck:
             yield self._rest(data, data_bytes)
 
     def _rest(self, data: ReadFile, data_bytes: int) -> LogFinding:
-        """Return the finding for the bytes after the last entry, which one or more unfinished sends left."""
+        """Return the finding for the bytes after the last entry, which are left by unfinished sends."""
         span = self._position, data_bytes
         rest = self._buffers.take(min(data_bytes - self._position, _TAIL_BYTES))
         rest = rest[: data.read_into(rest, self._position)]
@@ -388,7 +388,7 @@ class SegmentCheck:
 
 
 def _row_end(rows: memoryview, number: int) -> int:
-    """Return the end of an entry's send, as the entry states it, unchecked."""
+    """Return the end of an entry's send according to the entry, unchecked."""
     position, size_bytes = _POSITION_AND_SIZE.unpack_from(rows, number * INDEX_ENTRY_BYTES)
     return int(position + size_bytes)
 

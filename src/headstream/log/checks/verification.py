@@ -1,7 +1,7 @@
 """Checks an entire log: marker, catalog, directories, every index entry, every send, every payload.
 
-It takes no lock and writes nothing, so it can run during writes and reads; repair.py makes changes.
-Findings are yielded as they are found; an undamaged log yields no finding with is_damage.
+The check takes no lock and writes nothing, so it can run during writes and reads; repair.py makes changes. Findings are yielded
+during the check; an undamaged log yields no finding with is_damage.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UNREADABLE: Final = (CorruptLogError, InvalidInputError, ValueError, KeyError)
 
 @dataclass(frozen=True, slots=True)
 class PartitionDirectory:
-    """A partition of the catalog, and its directory."""
+    """A partition of the catalog and its directory."""
 
     topic: str
     number: int
@@ -49,7 +49,7 @@ class PartitionDirectory:
 
 
 class Verification:
-    """The check of one log; NotALogError if there is none."""
+    """The check of one log; NotALogError if the directory contains no log."""
 
     def __init__(self, root: str, files: Files) -> None:
         self._root = root
@@ -67,8 +67,8 @@ class Verification:
             )
 
     def run(self, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[LogFinding]:
-        """Yield the faults of the marker, catalog, topics, partitions, offsets; `on_bytes` gets the bytes checked since its
-        last call."""
+        """Yield the faults of marker, catalog, topics, partitions and offsets; `on_bytes` is called with the number of bytes
+        checked since the last call."""
         yield from self._check_marker()
         catalog = self._open_catalog()
         if isinstance(catalog, LogFinding):
@@ -87,7 +87,7 @@ class Verification:
             catalog.close()
 
     def partitions(self) -> list[PartitionDirectory]:
-        """Return every partition of the catalog; empty if the catalog cannot be read."""
+        """Return all partitions of the catalog; empty if the catalog cannot be read."""
         catalog = self._open_catalog()
         if isinstance(catalog, LogFinding):
             return []
@@ -99,7 +99,7 @@ class Verification:
             catalog.close()
 
     def size_bytes(self) -> int:
-        """Return the approximate number of bytes of messages to check."""
+        """Return the approximate number of message bytes to check."""
         total = 0
         for partition in self.partitions():
             for base, generation in log_offsets(self._files.list_names(partition.directory) or []):
@@ -171,7 +171,7 @@ class Verification:
         for topic in _topics(snapshot):
             directory = f"{self._topic_directory(topic)}/{OFFSETS_NAME}"
             store = OffsetStore(directory, self._files)
-            advice = "Move the file away, and seek to the offset at which the consumer continues"
+            advice = "Move the file out of the log, and seek to the offset at which the consumer must continue"
             for path, is_empty in store.damaged_heads():
                 yield self._damaged_head(path, str(topic.name), is_empty=is_empty)
             for consumer in store.consumers():
@@ -190,18 +190,18 @@ class Verification:
             advice = "Nothing needs to be done: the consumer's next commit rewrites the file"
         else:
             what = "the head of an offsets file is damaged: its consumer is unknown"
-            advice = "Nothing needs to be done: the consumer's next commit rewrites it"
+            advice = "Nothing needs to be done: the consumer's next commit rewrites the file"
         return LogFinding(FindingKind.OFFSETS, path, what, advice, topic, is_damage=not is_empty)
 
     def _check_committed(self, topic: TopicRecord, number: int, consumer: OffsetOwner, committed: int) -> Iterator[LogFinding]:
-        """Yield committed offsets beyond their partition's end: messages are lost that the consumer has read."""
+        """Yield committed offsets beyond the partition's end, which show that messages are lost that the consumer has read."""
         directory = f"{self._topic_directory(topic)}/{number}"
         with suppress(CorruptLogError, StorageError, PartitionNotFoundError):
             with PartitionFollower(directory, self._files) as follower:
                 end = follower.end_offset
             if committed > end:
                 what = f"{consumer} has committed offset {committed}, and the partition ends at {end}: its last messages are lost"
-                advice = "Restore the newest segment from a copy, or seek to the offset at which the consumer continues"
+                advice = "Restore the newest segment from a copy, or seek to the offset at which the consumer must continue"
                 yield LogFinding(
                     FindingKind.OFFSETS, directory, what, advice, str(topic.name), number, from_offset=end, until_offset=committed
                 )
@@ -226,7 +226,7 @@ class Verification:
 
 
 def _list_directories(files: ReadFiles, path: str) -> list[str]:
-    """Return the names in a directory; empty if it is missing or no directory."""
+    """Return the names in a directory; empty if the path is missing or not a directory."""
     try:
         return files.list_names(path) or []
     except StorageError:

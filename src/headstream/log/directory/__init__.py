@@ -1,1 +1,1 @@
-"""The directory of a log: its marker, its writer's lock, and notification of appends."""
+"""The directory of a log: marker, writer's lock, and notification of appends."""

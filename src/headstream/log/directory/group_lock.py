@@ -1,8 +1,7 @@
-"""GroupLock: which process reads for a consumer group. One process holds it; other processes wait.
+"""GroupLock: the lock of the process that reads for a consumer group; other processes wait.
 
-ROOT/groups/<stream>-<topic>-<32 hexadecimal digits of the group's name's hash>.lock holds the process id of the
-holder, who removes the file when it releases the lock: names of groups are the clients' choice, and each file takes a block
-of the disk.
+ROOT/groups/<stream>-<topic>-<32 hexadecimal digits of the group's name's hash>.lock contains the process id of the holder.
+Releasing the lock removes the file, because clients can use many group names and each file takes a disk block.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ _ATTEMPTS: Final = 100
 
 
 class GroupLock(FileLock):
-    """The lock of one group, held from try_acquire() to release(); the directory of its file is created if missing."""
+    """The lock of one group, held from try_acquire() to release(); the directory of the lock file is created if missing."""
 
     def try_acquire(self) -> bool:
-        """Acquire the lock if no other process holds it, and return whether this process now holds it."""
+        """Acquire the lock if no other process holds it; return whether this process now holds the lock."""
         if self.is_held:
             return True
         for _ in range(_ATTEMPTS):
@@ -58,7 +57,7 @@ class GroupLock(FileLock):
             return False
 
     def release(self) -> None:
-        """Release it and remove its file; releasing twice is fine."""
+        """Release the lock and remove its file; a second call does nothing."""
         if self.is_held:
             with suppress(OSError):  # the file is of no use; the lock is released in any case
                 os.unlink(self._path)  # noqa: PTH108
@@ -68,7 +67,7 @@ class GroupLock(FileLock):
         self.release()
 
     def holder(self) -> int | None:
-        """Return the id of another process that holds it, 0 if the id is unknown, None if no other process holds it."""
+        """Return the id of another process that holds the lock: 0 if unknown, None if no other process holds it."""
         if self.is_held:
             return None
         try:

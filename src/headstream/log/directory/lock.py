@@ -1,7 +1,8 @@
 """WriterLock: the lock of a directory's one writer.
 
-The lock is FileLock's. The file has the writer's process id, for the error of a refused process; a short holder (such as
-one that only appends a commit) adds `briefly`, and other processes wait for its release. A forked child is not the writer.
+The lock is a FileLock. The file contains the writer's process id, for the error in other processes. A process that holds the lock
+for a short time (for example, to append one commit) adds `briefly`, and other processes wait for the release. Forked children do
+not hold it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class WriterLock(FileLock):
     """The lock of one directory, held from acquire() to release()."""
 
     def acquire(self, *, briefly: bool = False) -> None:
-        """Become the writer, or raise LogLockedError; other processes wait for the release if it is held `briefly`."""
+        """Become the writer, or raise LogLockedError. With `briefly`, other processes wait for the release."""
         try:
             descriptor = self._open()
         except OSError as error:
@@ -57,7 +58,7 @@ class WriterLock(FileLock):
         holder = text.decode("ascii", "replace").partition(" ")[0].strip()
         holder_text = f"process {holder}" if holder.isdecimal() else "another process"
         return LogLockedError(
-            f"{holder_text} is writing to this log, and a log has one writer at a time",
+            f"{holder_text} is writing to this log; only one process can write at a time",
             where=self._path,
-            advice="Reading and committing offsets need no lock; to write, send through that process or stop it first",
+            advice="To write, send through that process or stop that process; reading and committing need no lock",
         )

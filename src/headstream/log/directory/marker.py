@@ -2,9 +2,9 @@
 
     {"format": 1, "identity": "3b1f...", "created_us": 1690000000000000}
 
-    missing or empty directory           no log yet: the first write creates it
-        other files in it, and no marker     NotALogError: nothing is written to a directory of other files a greater
-    format                     LogVersionError
+    missing or empty directory    no log yet: the first write creates the log
+    other files, no marker        NotALogError: nothing is written to a directory with other files
+    a greater format              LogVersionError
 
 The marker is written last when a log is created, so a log with a marker is complete.
 """
@@ -27,7 +27,7 @@ _OWN_NAMES: Final = (LOCK_NAME, f"{MARKER_NAME}.new", STREAMS_NAME)
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Content of the marker; the identity is a UUID, which changes when a log is deleted and recreated."""
+    """Content of the marker; the identity is a UUID that changes when a log is deleted and recreated."""
 
     format: int
     identity: str
@@ -35,11 +35,11 @@ class Marker:
 
 
 def read_marker(root: str, files: Files) -> Marker | None:
-    """Return the marker of a log, or None if there is no log yet.
+    """Return the marker of a log; None if the log does not exist yet.
 
     Raises:
-        NotALogError: the directory holds other files.
-        LogVersionError: a newer Headstream wrote it.
+        NotALogError: the directory contains other files.
+        LogVersionError: a newer version of Headstream wrote the log.
         CorruptLogError: the marker or the catalog is damaged or missing.
     """
     names = files.list_names(root)
@@ -49,7 +49,7 @@ def read_marker(root: str, files: Files) -> Marker | None:
         strange = sorted(name for name in names if name not in _OWN_NAMES and not name.startswith(CATALOG_NAME))
         if strange:
             raise NotALogError(
-                f"the directory is not a log: it holds {strange[0]!r} and no {MARKER_NAME}",
+                f"the directory is not a log: it contains {strange[0]!r} but no {MARKER_NAME}",
                 where=root,
                 advice="Specify a directory that is missing, empty or a log",
             )
@@ -95,5 +95,5 @@ def _damaged(path: str) -> CorruptLogError:
     return CorruptLogError(
         "the log's marker cannot be read",
         where=path,
-        advice='Restore the file from a copy; it holds {"format": 1, "identity": "<uuid>", "created_us": <microseconds>}',
+        advice='Restore the file from a copy; it must contain {"format": 1, "identity": "<uuid>", "created_us": <microseconds>}',
     )

@@ -1,4 +1,4 @@
-"""Waiters: wakes callers that wait for messages of partitions.
+"""Waiters: wakes callers that wait for messages in partitions.
 
 append, drop -> Waiters.notify(directory) -> each Waiter for that partition -> it reads the files
     DirectoryWatcher (watcher.py), for appends of other processes -> the same
@@ -26,11 +26,11 @@ class Notifiable(Protocol):
     """Receives notifications of changed directories."""
 
     def notify(self, directory: str) -> None:
-        """Record that a directory can have new data; called on any thread, must return quickly."""
+        """Record that a directory may have new data; called on any thread, must return quickly."""
 
 
 class Waiter:
-    """One waiting caller; any thread notifies it."""
+    """One waiting caller; can be notified on any thread."""
 
     __slots__ = ("_called", "_notified")
 
@@ -40,13 +40,13 @@ class Waiter:
         self._notified: set[str] = set()
 
     def notify(self, directory: str) -> None:
-        """Notify of a possible change in a directory."""
+        """Record a possible change in a directory, and wake the caller."""
         self._notified.add(directory)  # first: the woken waiter takes all of them
         if self._called.empty():
             self._called.put(None)
 
     def listen(self, timeout_s: float) -> set[str]:
-        """Return the directories notified since the last call, empty after the timeout."""
+        """Return the directories notified since the last call; empty after the timeout."""
         with suppress(Empty):
             self._called.get(timeout=timeout_s)
         notified: set[str] = set()
@@ -56,7 +56,7 @@ class Waiter:
 
 
 class Waiters:
-    """All waiters for messages of one log; any thread. `registered` is always the same object, by directory, read-only."""
+    """All waiters for messages of one log; thread-safe. `registered`: waiters by directory; always the same object, read-only."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class Waiters:
         return directory in self.registered
 
     def notify(self, directory: str) -> None:
-        """Wake the waiters of a partition; almost free without waiters."""
+        """Wake the waiters of a partition; very cheap if there are no waiters."""
         registered = self.registered.get(directory)
         if registered is not None:
             for waiter in tuple(registered):
@@ -98,11 +98,11 @@ class Waiters:
         monotonic: Callable[[], float],
         watch: Callable[[Collection[str]], bool],
     ) -> bool:
-        """Wait until a condition holds or a timeout has passed, and return whether it holds.
+        """Wait until a condition holds or a timeout expires; return whether the condition holds.
 
         Args:
-            is_there: The condition, called with the directories that possibly changed; it reads the files.
-            watch: Called with directories before each check of the condition; returns whether appends to them notify.
+            is_there: The condition, called with the directories that possibly changed; reads the files.
+            watch: Called with directories before each check of the condition; returns whether their appends notify.
         """
         until = monotonic() + timeout_s
         check_s = _FIRST_CHECK_S
@@ -120,13 +120,13 @@ class Waiters:
                 check_s = min(check_s * 2, _LAST_CHECK_S)
 
     def add(self, directories: Collection[str], waiter: Notifiable) -> None:
-        """Notify a waiter of these directories until it is removed."""
+        """Notify a waiter of changes in these directories until the waiter is removed."""
         with self._lock:
             for directory in directories:
                 self.registered.setdefault(directory, []).append(waiter)
 
     def remove(self, directories: Collection[str], waiter: Notifiable) -> None:
-        """Stop notifying a waiter; surplus calls are harmless."""
+        """Stop notifying a waiter; repeated calls have no effect."""
         with self._lock:
             for directory in directories:
                 self._drop(directory, waiter)

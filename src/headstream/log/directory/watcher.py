@@ -1,13 +1,13 @@
-"""DirectoryWatcher: notifications of appends by other processes, from the operating system instead of polling.
+"""DirectoryWatcher: receives notifications of other processes' appends from the operating system, without polling.
 
     the writer's pwrite of an index -> inotify -> one thread per log -> Waiters.notify(directory)
 
-A directory is watched from the first wait for its messages, until a message arrives without a waiter: a consumer that is behind,
-and therefore never waits, costs the writer and this process nothing.
+A directory is watched from the first wait for its messages until a message arrives when no caller waits. A consumer that lags,
+and therefore never waits, causes no cost in the writer or in this process.
 
-Without inotify (another system, this user's limit reached, more directories than are watched), watch()
-returns False, and the caller polls the files. On a network file system inotify reports neither events nor errors, so
-every waiter polls occasionally regardless of watch()'s result.
+If inotify is not available (other operating system, the user's limit or the maximum number of directories reached), watch()
+returns False and the caller polls the files. On a network file system, inotify reports neither events nor errors, so every waiter
+also polls occasionally, regardless of watch()'s result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_WATCHES: Final = 4096
 
 
 class DirectoryWatcher:
-    """Watches directories for waiters; any thread."""
+    """Watches directories for waiters; thread-safe."""
 
     def __init__(
         self, waiting: Waiters, opens: Callable[[], Inotify | None] = open_inotify, max_watches: int = _MAX_WATCHES
@@ -49,7 +49,7 @@ class DirectoryWatcher:
         return len(self._watches)
 
     def watch(self, directories: Iterable[str]) -> bool:
-        """Watch directories for the waiters, and return whether all of them are watched."""
+        """Watch directories for the waiters; return whether all directories are watched."""
         if all(directory in self._watches for directory in directories):
             return True
         with self._lock:
@@ -90,7 +90,7 @@ class DirectoryWatcher:
             self._inotify.remove(watch)
 
     def _run(self, inotify: Inotify, stopped: int) -> None:
-        """Ring for changes until it is closed."""
+        """Notify waiters of changes until the watcher is closed."""
         poll = select.poll()
         poll.register(inotify.descriptor, select.POLLIN)
         poll.register(stopped, select.POLLIN)

@@ -1,1 +1,1 @@
-"""One partition: append, sync, offsets, producers, readers, recovery, closed segments."""
+"""One partition: appends, sync, offsets, producers, readers, recovery, closed segments."""

@@ -1,4 +1,4 @@
-"""Reads the messages of a closed segment for compaction: entry by entry, each proven by its neighbours and its send."""
+"""Reads the messages of a closed segment for compaction; checks each index entry against its neighbours and its send."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _CHUNK_BYTES: Final = 4 << 20
 
 
 class PassCancelledError(Exception):
-    """The pass is obsolete: the topic was changed, or the segment was dropped."""
+    """The compaction pass is obsolete, because the topic was changed or the segment was dropped."""
 
 
 def read_closed(directory: str, segment: Closed, files: Files, buffers: BufferPool) -> Generator[memoryview]:
-    """Yield the checked messages of a segment, sends together up to a size; PassCancelledError if it was dropped meanwhile."""
+    """Yield checked sends of a segment in chunks of limited size; PassCancelledError if the segment was dropped meanwhile."""
     index = open_index(directory, segment.base_offset, files)
     path = segment_path(directory, segment.base_offset, log_suffix(segment.generation))
     data = files.open_read(path)
@@ -45,11 +45,11 @@ def read_closed(directory: str, segment: Closed, files: Files, buffers: BufferPo
 
 
 def _follow(entry: IndexEntry, end: tuple[int, int], index: IndexReader) -> tuple[int, int]:
-    """Return byte position and offset after an entry that begins where the previous entry ends."""
+    """Return byte position and offset after an entry; the entry must start where the previous entry ends."""
     is_next = entry.first_offset > end[1] if index.is_compacted else False
     if entry.byte_position != end[0] or not (entry.first_offset == end[1] or is_next):
         raise CorruptLogError(
-            f"the entry of offset {entry.first_offset} does not follow the one before it: this partition is not compacted",
+            f"the entry of offset {entry.first_offset} does not follow the previous entry; the partition was not compacted",
             where=index.path,
             advice="Run headstream verify --repair",
         )
@@ -77,8 +77,8 @@ def _read(data: ReadFile, path: str, entries: list[IndexEntry], buffers: BufferP
             entry.size_bytes, entry.messages_count, entry.crc32c, entry.first_offset,
         ):  # fmt: skip
             raise CorruptLogError(
-                f"offsets {entry.first_offset} to {entry.end_offset - 1} are damaged: this partition is not compacted",
+                f"offsets {entry.first_offset} to {entry.end_offset - 1} are damaged; the partition was not compacted",
                 where=f"{path}, byte {entry.byte_position}",
-                advice="Run headstream verify, and restore the files that it names from a copy",
+                advice="Run headstream verify, and restore the files that the command lists from a copy",
             )
     return chunk

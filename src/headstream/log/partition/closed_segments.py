@@ -1,12 +1,12 @@
-"""Closed segments: lists them, proves them complete, and removes leftovers of an interrupted compaction.
+"""Closed segments: lists closed segments, checks their completeness, and removes leftovers of an interrupted compaction.
 
-    <base>.index-new                       not yet renamed to .index: its .log is not needed
-        <base>-<n>.log                         not named by the index: not needed yet, or no longer
-        a segment that an older, compacted     not yet removed: it has been copied, whole
-        one overlaps
+    <base>.index-new                  not yet renamed to .index: the new .log is not needed
+    <base>-<n>.log                    not named by the index: not needed yet, or no longer needed
+    a segment that an older,          not yet removed: its messages are completely copied
+    compacted segment overlaps
 
-compaction_pass.py has the order in which these are created. Each is removed only if the segment whose index names the
-messages is proven to have all of them: if it has since been damaged, the seemingly superfluous file can be the last copy.
+compaction_pass.py describes the order in which these files are created. A leftover is removed only if the segment that replaces
+it is proven complete: if that segment is damaged, the leftover can be the last copy.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Closed(NamedTuple):
     """A segment that is no longer appended to.
 
     Args:
-        is_compacted: Whether a compaction has seen its keys.
-        messages_count: An upper bound of the number of messages.
-        first_us: The time of its first message, microseconds since 1970 UTC; 0 without messages.
-        fault: Why it is not proven complete by index, sizes and neighbours; "" if it is.
+        is_compacted: Whether a compaction has processed the segment.
+        messages_count: Upper limit of the number of messages.
+        first_us: Time of the first message, microseconds since 1970 UTC; 0 if there are no messages.
+        fault: Why index, sizes and neighbours do not prove that the segment is complete; "" if they do.
     """
 
     base_offset: int
@@ -44,7 +44,7 @@ class Closed(NamedTuple):
 
 
 def list_closed(directory: str, files: Files) -> list[Closed]:
-    """Return the closed segments of a partition, by offset: all but the newest."""
+    """Return the closed segments of a partition by offset: all segments except the newest."""
     names = files.list_names(directory) or []
     indexed = base_offsets(names)
     unindexed = find_unindexed(directory, names, indexed[-1], files) if indexed else {}
@@ -83,7 +83,7 @@ def _overlaps(index: IndexReader, next_base: int) -> bool:
 
 
 def _data_bytes(directory: str, index: IndexReader, files: Files) -> int:
-    """Return the size of the .log that an index names, -1 if it is missing."""
+    """Return the size of the .log file that an index names; -1 if the file is missing."""
     data = files.open_read(segment_path(directory, index.base_offset, log_suffix(index.generation)))
     if data is None:
         return -1
@@ -94,7 +94,7 @@ def _data_bytes(directory: str, index: IndexReader, files: Files) -> int:
 
 
 def finish_pass(directory: str, files: Files) -> None:
-    """Remove the leftovers of an interrupted pass, and the files that it replaced; no pass is running."""
+    """Remove the leftovers of an interrupted pass and the files that it replaced. No pass may be running."""
     finish_drops(directory, files)
     names = files.list_names(directory) or []
     bases = base_offsets(names)
@@ -134,7 +134,7 @@ def finish_pass(directory: str, files: Files) -> None:
 
 
 def _is_whole(directory: str, index: IndexReader, files: Files) -> bool:
-    """Return whether a segment has all its messages, by its index and sizes."""
+    """Return whether a segment is complete according to its index and sizes."""
     data_bytes = _data_bytes(directory, index, files)
     size_bytes = 0 if index.last is None else index.last.end_position
     is_whole = data_bytes >= size_bytes and not find_verified_end(index, lambda: data_bytes, None)[1]

@@ -12,7 +12,7 @@ def check_keys(sent: BytesLike, where: str) -> None:
     number = find_keyless(sent)
     if number >= 0:
         raise LimitError(
-            f"message {number} of the batch has no key, and the topic retains the last message of each key",
+            f"message {number} of the batch has no key, but the topic is compacted by key",
             where=where,
-            advice="Set a key for every message, or disable the compaction: headstream topic update TOPIC --compaction none",
+            advice="Set a key for every message, or disable compaction: headstream topic update TOPIC --compaction none",
         )

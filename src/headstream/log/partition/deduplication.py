@@ -1,10 +1,9 @@
-"""Deduplication: drops a message whose id one of the newest messages of its partition has.
+"""Deduplication: drops a message if one of the newest messages of its partition has the same id.
 
-    send -> checked -> repeats dropped -> stamped -> written -> the new ids noted
+    send -> checked -> repeats dropped -> stamped -> written -> new ids recorded
 
-The remembered ids belong to the newest messages on the disk, generated or sent. So no other file is needed, and the next writer
-process reads them at its first append, from the newest
-messages. The bytes read are bounded, and so is the time.
+The recorded ids are the ids (generated or sent) of the newest messages on the disk. The next writer process reads these messages
+at its first append, so no other file is needed. The number of bytes read is limited.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class RecentIds:
     """The ids of a partition's newest messages.
 
     Args:
-        count: Number of remembered ids.
+        count: Number of recorded ids.
         seed: 8 random bytes or more.
 
     Raises:
@@ -40,11 +39,11 @@ class RecentIds:
                 note_ids(chunk, self._window)
 
     def drop_repeats(self, sent: BytesLike) -> bytearray | None:
-        """Return a sent batch without the repeated messages, or None if all are new; stores no id."""
+        """Return a sent batch without its repeated messages, or None if all messages are new; records no id."""
         return drop_repeats(sent, self._window)
 
     def note(self, stored: BytesLike) -> None:
-        """Remember the ids of messages that have been written, in place of the oldest."""
+        """Record the ids of written messages; replaces the oldest ids."""
         note_ids(stored, self._window)
 
 
@@ -60,7 +59,7 @@ class Repeats:
         """Return a sent batch without the repeated messages.
 
         Args:
-            count: Number of remembered ids, by the topic's present option; None disables deduplication.
+            count: Number of recorded ids, from the topic's current option; None disables deduplication.
             seed: 8 random bytes or more.
 
         Raises:
@@ -75,10 +74,10 @@ class Repeats:
         return sent if new is None else new
 
     def note(self, stored: BytesLike) -> None:
-        """Store the ids of messages that have been written; see RecentIds.note()."""
+        """Record the ids of written messages; see RecentIds.note()."""
         if self._recent is not None:
             self._recent.note(stored)
 
     def forget(self) -> None:
-        """Read the newest messages again when their ids are needed."""
+        """Drop the ids; the next use reads the newest messages again."""
         self._recent = None

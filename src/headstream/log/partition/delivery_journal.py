@@ -11,19 +11,19 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
                | first_error text8 | last_error text8 | reason text8 | topic text32 | partition u32 | end u64
              4 | token u64 | begun_us u64 | lease_us u64 | worker text8 | ranges | ranges     leased; settled before
              5 | token u64 | from u64 | until u64                 settled by the worker: done, unless a later entry follows
-             6 | token u64 | offset u64 | until_us u64            its lease ends later
+             6 | token u64 | offset u64 | until_us u64            lease extended to until
              7 | from u64 | until u64                             deferred
-             8 | from u64 | until u64                             their first lease has ended
-             9 | token u64 | from u64 | until u64                 their lease has ended
-             10 | as 3 | count u8 | attempt ...                   as 3, with the last failed attempts
-             11 | as 10                                           failed permanently: where its copy is
+             8 | from u64 | until u64                             first lease ended
+             9 | token u64 | from u64 | until u64                 lease ended
+             10 | as 3 | count u8 | attempt ...                   like 3, with the last failed attempts
+             11 | as 10                                           failed permanently: position of the dead letter
     attempt  number u32 | ended_us u64 | begun_us u64 | worker text8 | error text8
     ranges   count u32 | (from u64 | until u64) ...
 
 Version 1 had the entries 1 to 3, version 2 the entries 1 to 9; entry 3 is read, but no longer written. A change appends one
-record, by one small write. Bytes after the last complete record are an interrupted write, and are overwritten. A file that has
-grown is replaced by a file with a single record. Without unfinished messages there is no file. The group's lock makes one process
-its writer; a process that finds the file longer or shorter than it left it reads it again.
+record with one small write. Bytes after the last complete record are an interrupted write and are overwritten. A file that has
+grown is replaced by a file with a single record. If there are no unfinished messages, the file does not exist. Only the process
+that holds the group's lock writes the file. A process reads the file again if its size has changed.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ _REWRITE_BYTES: Final = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The parts of the state that a change touched, for its record: ranges, offsets of messages, and tokens of leases.
+    """The parts of the state that a change affects, for the change's record: ranges, offsets of messages, tokens of leases.
 
-    `settled` and `ended` have a token and a range: messages that a worker settled, and messages whose lease has expired.
-    `expired` are ranges whose first lease has ended, `extended` a token and a message with its own end.
+    `settled` and `ended` contain a token and a range: messages that a worker settled, and messages whose lease has expired.
+    `expired` contains ranges whose first lease has ended, `extended` tokens and messages with extended leases.
     """
 
     waits: tuple[tuple[int, int], ...] = ()
@@ -85,7 +85,7 @@ class Touched:
 
 
 class DeliveryJournal:
-    """The stored state of one group in one partition; one thread at a time. A file of an earlier generation is ignored."""
+    """The stored state of one group in one partition; not thread-safe. A file of an earlier generation is ignored."""
 
     def __init__(self, directory: str, files: Files, owner: OffsetOwner, partition: int, generation: int) -> None:
         self._path = f"{directory}/{journal_name(owner, partition)}"
@@ -97,7 +97,7 @@ class DeliveryJournal:
         self.state = DeliveryState()
 
     def load(self, committed: tuple[int, int] | None, *, is_writer: bool = False) -> DeliveryState:
-        """Return the state, read again if another process changed the file; a writer removes parts made obsolete by a rewind."""
+        """Return the state, read again if another process changed the file. Writers remove parts that a rewind made obsolete."""
         file = self._files.open_read(self._path)
         if file is None:
             if self._end != 0:
@@ -121,7 +121,7 @@ class DeliveryJournal:
         return self.state
 
     def forget(self) -> None:
-        """Remove the file: the committed offset describes the state completely."""
+        """Remove the file, because the committed offset describes the state completely."""
         self._files.remove(self._path)
         self._end = 0
 
@@ -146,7 +146,7 @@ class DeliveryJournal:
         self._end = at
 
     def store(self, touched: Touched, committed: int, now_us: int, *, durably: bool = False) -> None:
-        """Append the entries that a change touched; after a StorageError the next load() reads the stored state."""
+        """Append the entries that a change affects; after a StorageError, the next load() reads the stored state."""
         try:
             self._store(touched, committed, now_us, durably=durably)
         except BaseException:
@@ -184,12 +184,12 @@ def journal_name(owner: OffsetOwner, partition: int) -> str:
 
 
 def owner_digest(owner: OffsetOwner) -> str:
-    """Return the first part of the names of a group's files."""
+    """Return the prefix of the names of a group's files."""
     return hashlib.sha256(bytes([owner.kind]) + owner.name.encode()).hexdigest()[:32]
 
 
 def read_owner(path: str, files: Files) -> str | None:
-    """Return the group whose journal a file is; None if it is missing, or is another file."""
+    """Return the group of a journal file; None if the file is missing or not a journal."""
     file = files.open_read(path)
     if file is None:
         return None
@@ -219,7 +219,7 @@ def _record(body: bytes, position: int) -> bytes:
 
 
 def _everything(state: DeliveryState) -> Touched:
-    """Return the content of a file of one record."""
+    """Return the content of a file with a single record."""
     extended = tuple((token, offset) for token, lease in state.leases.items() for offset in lease.extended)
     return Touched(
         waits=tuple(state.pending),

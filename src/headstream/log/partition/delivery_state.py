@@ -1,7 +1,7 @@
-"""DeliveryState: the unfinished messages of a group in one partition, and how steps change them. Pure; time is an argument.
+"""DeliveryState: a group's unfinished messages in one partition, and the effect of steps. No I/O; time is an argument.
 
-A message before `begun_until` is done, or in one of `pending`, `expired`, `deferred` and the offsets of a lease; or it is in
-`failing` alone. A leased or deferred message that has failed before is also in `failing`.
+A message before `begun_until` is done, or belongs to one of `pending`, `expired`, `deferred`, `failing` and the offsets of a
+lease. A leased or deferred message that has failed before is also in `failing`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Lease:
     """Messages that were leased together.
 
     Args:
-        begun_us: When, microseconds since 1970 UTC.
+        begun_us: Start time, microseconds since 1970 UTC.
         offsets: The messages that are still leased.
-        settled: The messages that the worker has settled: a repeated request changes nothing.
+        settled: The messages that the worker has settled, so that a repeated request has no effect.
         extended: Message -> end of its extended lease, microseconds since 1970 UTC.
     """
 
@@ -52,7 +52,7 @@ class Lease:
 
     @property
     def until_us(self) -> int:
-        """When it ends, microseconds since 1970 UTC."""
+        """End time of the lease, microseconds since 1970 UTC."""
         return self.begun_us + self.lease_us
 
 
@@ -60,15 +60,15 @@ class DeliveryState:
     """The unfinished messages of one group in one partition.
 
     Attributes:
-        base: The committed offset when the state was stored last. A smaller offset that was committed later is a rewind; a
-            smaller offset that was committed earlier is left from a power cut, and changes nothing.
-        begun_until: One past the last message that was begun.
+        base: The committed offset when the state was last stored. A smaller offset that was committed later is a rewind; a
+            smaller offset that was committed earlier remains from a power failure and is ignored.
+        begun_until: One past the last message whose processing was started.
         poisoned_count: Number of dead-lettered messages.
-        given_up: The newest of them, oldest first.
-        expired: Messages that were leased once, and whose lease ended: they have had one attempt, and can be leased.
-        deferred: Messages that are leased only on request by offset.
-        leased: The messages of all leases.
-        leases: The leases by token, in the order of their begin, including the newest ended leases.
+        given_up: The newest dead-lettered messages, oldest first.
+        expired: Messages whose first lease has ended: one attempt is counted, and the messages can be leased again.
+        deferred: Messages that are only leased if requested by offset.
+        leased: The leased messages of all leases.
+        leases: Leases by token, in the order of their start, including the newest ended leases.
     """
 
     def __init__(self) -> None:
@@ -92,11 +92,11 @@ class DeliveryState:
 
     @property
     def ranges_count(self) -> int:
-        """The number of ranges that the state consists of."""
+        """The number of ranges in the state."""
         return sum(map(len, self._waiting)) + len(self.leased)
 
     def apply_committed(self, committed: int, committed_us: int) -> bool:
-        """Apply the committed offset: messages before it are done; return whether it was set back (the group restarts)."""
+        """Apply the committed offset: earlier messages are done. Return whether it was set back, which restarts the group."""
         is_rewound = committed < self.base and committed_us > self.stored_us
         if is_rewound:
             self.begin(committed)
@@ -106,7 +106,7 @@ class DeliveryState:
         return is_rewound
 
     def begin(self, offset: int) -> None:
-        """Forget all messages: the group begins at an offset."""
+        """Clear the state: the group starts at an offset."""
         stored_us, count = self.stored_us, self.poisoned_count
         self.__init__()  # type: ignore[misc]
         self.base = self.begun_until = offset
@@ -121,7 +121,7 @@ class DeliveryState:
         return min(candidates)
 
     def open_within(self, from_offset: int, until_offset: int) -> list[tuple[int, int]]:
-        """Return the ranges of a range that are not done."""
+        """Return the unfinished parts of a range."""
         found = OffsetRanges((offset, offset + 1) for offset in self.failing_within(from_offset, until_offset))
         for ranges in (*self._waiting, self.leased):
             for each in ranges.within(from_offset, until_offset):
@@ -131,7 +131,7 @@ class DeliveryState:
         return list(found)
 
     def apply(self, changes: Iterable[DeliveryChange], now_us: int, worker: str = "") -> list[Delivery]:
-        """Apply steps; return the poisoned messages, which only get their reason. LimitError if too many are unfinished."""
+        """Apply steps; return the poisoned messages, with only their reasons stored. LimitError if too many are unfinished."""
         poisoned: list[Delivery] = []
         for change in changes:
             offset = change.from_offset
@@ -164,25 +164,25 @@ class DeliveryState:
         return poisoned
 
     def fail(self, changed: Delivery) -> None:
-        """Record a message that failed or was begun."""
+        """Record a message that failed or whose attempt was started."""
         offset = changed.offset
         self.pending.remove(offset, offset + 1)
         self.expired.remove(offset, offset + 1)
         self.failing[offset] = changed
 
     def give_up(self, each: Delivery) -> None:
-        """Store the history of a dead-lettered message; repeating this has no effect."""
+        """Store the history of a dead-lettered message; a repeated call has no effect."""
         if all(known.offset != each.offset for known in self.given_up):
             self.given_up.append(each)
 
     def wait(self, from_offset: int, until_offset: int) -> None:
-        """Record that messages wait; failing messages are unchanged."""
+        """Record that messages wait; failing messages stay unchanged."""
         self.pending.add(from_offset, until_offset)
         for offset in self.failing_within(from_offset, until_offset):
             self.pending.remove(offset, offset + 1)
 
     def failing_within(self, from_offset: int, until_offset: int) -> list[int]:
-        """Return the messages of a range that failed."""
+        """Return the failed messages of a range."""
         if until_offset - from_offset > len(self.failing):
             return sorted(offset for offset in self.failing if from_offset <= offset < until_offset)
         return [offset for offset in range(from_offset, until_offset) if offset in self.failing]
@@ -201,7 +201,7 @@ class DeliveryState:
     # -- leases ---------------------------------------------------------------------------------------------------
 
     def grant(self, lease: Lease) -> None:
-        """Record a lease; its messages that failed before keep their failures."""
+        """Record a lease; messages that failed before keep their failures."""
         for from_offset, until_offset in lease.offsets:
             for ranges in self._waiting:
                 ranges.remove(from_offset, until_offset)
@@ -209,13 +209,13 @@ class DeliveryState:
         self.leases[lease.token] = lease
 
     def finish_leased(self, token: int, from_offset: int, until_offset: int) -> None:
-        """Record that leased messages are done, as their worker reports."""
+        """Record that a worker has reported leased messages as done."""
         self._give_back(token, from_offset, until_offset)
         self.leases[token].settled.add(from_offset, until_offset)
         self.finish(from_offset, until_offset)
 
     def expire(self, token: int, from_offset: int, until_offset: int) -> None:
-        """Record that the lease of messages has ended; messages that failed before keep their failures."""
+        """Record that a lease of messages has ended; messages that failed before keep their failures."""
         self._give_back(token, from_offset, until_offset)
         self.expired.add(from_offset, until_offset)
         for offset in self.failing_within(from_offset, until_offset):
@@ -233,11 +233,11 @@ class DeliveryState:
         if len(self.failing) > MAX_FAILING or len(self.pending) > MAX_PENDING_RANGES:
             raise LimitError(
                 f"{len(self.failing)} messages of the partition are failing, and {len(self.pending)} ranges wait for them",
-                advice=f"The limits are {MAX_FAILING} messages and {MAX_PENDING_RANGES} ranges: acknowledge or reject some first",
+                advice=f"Acknowledge or reject some messages first; the limits are {MAX_FAILING} and {MAX_PENDING_RANGES}",
             )
 
     def snapshot(self, base: int | None, now_us: int) -> PartitionDeliveries:
-        """Return the state as a value, for a consumer that does not lease: it treats leased and deferred messages as waiting."""
+        """Return the state for a consumer that does not lease; leased and deferred messages appear as waiting."""
         failing = tuple(self.failing[offset] for offset in sorted(self.failing))
         pending = self.pending
         if len(self.expired) or len(self.deferred) or len(self.leased):
@@ -250,7 +250,7 @@ class DeliveryState:
 def record_failure(
     known: Delivery, failures: int, error: str, delay_us: int, now_us: int, worker: str = "", begun_us: int = 0
 ) -> Delivery:
-    """Return a message after a failure; `begun_us` is when it was leased, 0 if that is unknown."""
+    """Return a message's state after a failure; `begun_us` is the time of its lease, 0 if unknown."""
     error = cut_error(error)
     cut = (cut_error(text, MAX_ATTEMPT_BYTES) for text in (worker, error))
     return replace(
@@ -267,6 +267,6 @@ def record_failure(
 
 
 def retried(each: Delivery, worker: str) -> Transition:
-    """Return the transition of a message that has failed and is retried."""
+    """Return the transition of a message that failed and is retried."""
     place = each.offset, each.offset + 1
     return Transition(TransitionKind.RETRIED, *place, worker, each.failures, each.delay_us, "", each.last_error)

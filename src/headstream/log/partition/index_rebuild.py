@@ -1,8 +1,8 @@
-"""Rebuilds one segment's index from the complete entries of the present index, and from messages that prove the missing entries.
+"""Rebuilds a segment's index from the complete entries of the existing index and from messages that prove the missing entries.
 
-Proof is: complete messages without a gap from one complete entry to the next, each with the following offset and a payload
-that matches its CRC-32, ending where the next segment begins; in a compacted segment, a higher offset, and an
-end before the next segment. The present index is set aside, not deleted.
+Entries are proven if complete messages fill the space between two complete entries without a gap, with consecutive offsets and
+payloads that match their CRC-32, and end where the next segment starts. In a compacted segment, offsets must increase and end
+before the next segment. The existing index is renamed, not deleted.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _AT_ONCE: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action taken, with the place of the earlier bytes."""
+    """One action taken, with the path of the previous content."""
 
     path: str
     what: str
 
 
 def free_quarantine_path(path: str, files: Files) -> str:
-    """Return an unused name for a file that is set aside."""
+    """Return an unused name for a file that is to be renamed."""
     stem = f"{path}{QUARANTINE_MARK}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     number, target = 1, stem
     while files.exists(target):
@@ -62,7 +62,7 @@ class _UnprovenError(Exception):
 
 @dataclass(slots=True)
 class _Proven:
-    """Proven entries as stored, the byte position after the last entry, and the next offset."""
+    """Proven entries in their stored form, the byte position after the last entry, and the next offset."""
 
     rows: list[bytes]
     position: int
@@ -74,7 +74,7 @@ class _Proven:
 
 
 class IndexRebuild:
-    """Rebuilds one segment's index from its complete entries and from the messages; a generation above 0 is compacted."""
+    """Rebuilds a segment's index from its complete entries and the messages; a generation above 0 means a compacted segment."""
 
     def __init__(self, directory: str, base: int, next_base: int | None, files: Files, generation: int = 0) -> None:
         self._directory = directory
@@ -86,7 +86,7 @@ class IndexRebuild:
         self._path = segment_path(directory, base, INDEX_SUFFIX)
 
     def run(self) -> list[Action]:
-        """Rebuild it if the messages prove it; return the actions taken."""
+        """Rebuild the index if the messages prove it; return the actions taken."""
         data = self._files.open_read(self._data_path)
         if data is None:
             return []
@@ -111,10 +111,10 @@ class IndexRebuild:
             data.close()
 
     def _seal(self, before: bytes, proven: _Proven) -> Seal | None:
-        """Return the seal, if the end offset of the segment is known.
+        """Return the seal if the end offset of the segment is known.
 
-        Messages up to the next segment's first offset are the proof. Where a compaction removed the last messages, only the
-        present seal has the end: a seal up to the next segment would hide a segment that is missing between them.
+        The end is known if there are messages up to the next segment's first offset. If a compaction removed the last messages,
+        only the existing seal proves the end: a new seal up to the next segment would hide a missing segment in between.
         """
         if not self._generation:
             return None if self._next_base is None else Seal(proven.position, self._next_base)
@@ -125,7 +125,7 @@ class IndexRebuild:
         return Seal(proven.position, proven.offset) if proven.offset == self._next_base else None
 
     def _keep_rest(self, data: ReadFile, end: int) -> list[Action]:
-        """Copy the bytes after the last proven send to a separate file, before they are truncated."""
+        """Copy the bytes after the last proven send to a separate file before truncating them."""
         rest = memoryview(bytearray(data.size_bytes() - end))
         if not rest:
             return []
@@ -136,7 +136,7 @@ class IndexRebuild:
         return [Action(path, f"{len(rest)} bytes from byte {end} on prove no send: set aside as {target.rpartition('/')[2]}")]
 
     def _replace(self, index: bytes, open_from: int | None) -> Action:
-        """Replace the index; from `open_from` on (None for no offset) no message proves whether the segment continued."""
+        """Replace the index; from offset `open_from` on (if not None), it is unknown whether the segment had more messages."""
         temporary = segment_path(self._directory, self._base, ".index-new")
         self._files.replace(temporary, index)
         what = f"rebuilt from the messages: {len(index) // INDEX_ENTRY_BYTES - 1} sends"
@@ -164,7 +164,7 @@ class IndexRebuild:
         return bytes(rows[:got])
 
     def _prove_all(self, data: ReadFile, before: bytes) -> _Proven:
-        """Return the complete entries, in order, and between them the entries that the messages prove."""
+        """Return the complete entries and the entries that messages prove, in order."""
         proven = _Proven([], 0, self._base)
         for at in range(INDEX_HEADER_BYTES, len(before) - INDEX_ENTRY_BYTES + 1, INDEX_ENTRY_BYTES):
             row = before[at : at + INDEX_ENTRY_BYTES]
@@ -180,7 +180,7 @@ class IndexRebuild:
         return proven
 
     def _prove(self, data: ReadFile, proven: _Proven, end: int, *, is_last: bool = False) -> None:
-        """Add entries for a stretch without entries, one for the messages of each time, if they are proven."""
+        """Add proven entries for a range without entries, one entry per message time."""
         if self._generation:
             self._prove_compacted(data, proven, end)
             return
@@ -212,7 +212,7 @@ class IndexRebuild:
             span = span * 2 if proven.position == begin else _AT_ONCE
 
     def _prove_compacted(self, data: ReadFile, proven: _Proven, end: int) -> None:
-        """Add entries for the runs of a compacted stretch, if their offsets only rise."""
+        """Add entries for a compacted range if its offsets only increase."""
         begin = proven.position
         stored = memoryview(bytearray(end - begin))
         stored = stored[: data.read_into(stored, begin)]
@@ -240,7 +240,7 @@ class IndexRebuild:
 
 
 def _belongs(rest: memoryview, made: Sends) -> bool:
-    """Return whether the given bytes begin like the next message of the last found send."""
+    """Return whether the bytes start like the next message of the last found send."""
     if not made.rows:
         return False
     offset, entry = made.until_offset.to_bytes(8, "little"), made.rows[-layout.ENTRY_BYTES :]

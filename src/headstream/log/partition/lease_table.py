@@ -1,10 +1,10 @@
-"""LeaseTable: grants leases of one group in one partition, ends them, applies steps of workers. Pure; times are arguments.
+"""LeaseTable: grants and ends leases of a group in one partition, applies workers' steps. No I/O; times are arguments.
 
-    now_us      microseconds since 1970 UTC: stored, and shown to users
-    steady_us   microseconds of a clock that never jumps: ends leases and delays while the process runs
+    now_us      microseconds since 1970 UTC: stored and shown to users
+    steady_us   microseconds of a monotonic clock: determines the end of leases and delays while the process runs
 
-A lease read from a file has a stored end; it then lasts for the remaining time, and never longer than its full time.
-A message whose lease ended is leased alone the next time: if it kills its worker again, no other message is affected.
+A lease that is read from a file lasts until its stored end, and at most for its full duration. A message whose lease has ended is
+leased singly the next time, so that no other message is affected if the worker crashes again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from headstream.log.partition.delivery_state import DeliveryState, Lease, record
 
 @dataclass(slots=True)
 class LeaseOutcome:
-    """Effects of a change, for the journal, the counters and the audit rows.
+    """Effects of a change, for the journal, counters and audit rows.
 
-    `settled` and `ended` have a token and a range: messages that a worker settled, and messages whose lease has expired.
-    `extended` has a token and a message with an extended end, `poisoned` the messages to dead-letter.
+    `settled` and `ended` contain a token and a range: messages that a worker settled, and messages whose lease has expired.
+    `extended` contains tokens and messages with extended leases, `poisoned` the messages to dead-letter.
     """
 
     waits: list[tuple[int, int]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class LeaseOutcome:
     transitions: list[Transition] = field(default_factory=list)
 
     def touched(self) -> Touched:
-        """Return it for the journal."""
+        """Return the affected parts of the state, for the journal."""
         return Touched(
             waits=tuple(self.waits),
             failing=tuple(self.failing),
@@ -64,7 +64,7 @@ class LeaseOutcome:
 
 
 class LeaseKeys:
-    """The open messages of a group in one partition, by key; one thread at a time. A message without a key never waits."""
+    """A group's open messages in one partition, by key; not thread-safe. A message without a key never waits."""
 
     def __init__(self) -> None:
         self._queues: dict[bytes, deque[int]] = {}
@@ -72,7 +72,7 @@ class LeaseKeys:
         self._ready: list[int] = []
 
     def add(self, offset: int, key: bytes | None) -> bool:
-        """Add an unfinished message, after earlier messages of its key; return whether it waits for no other message."""
+        """Add an unfinished message after earlier messages of its key; return whether the message can be leased now."""
         if key is not None:
             queue = self._queues.setdefault(key, deque())
             queue.append(offset)
@@ -83,7 +83,7 @@ class LeaseKeys:
         return True
 
     def finish(self, from_offset: int, until_offset: int) -> None:
-        """Record that messages are done or deferred: the next message of each key no longer waits."""
+        """Record that messages are done or deferred, so that the next message of each key no longer waits."""
         if until_offset - from_offset > len(self._keys):
             offsets = sorted(offset for offset in self._keys if from_offset <= offset < until_offset)
         else:
@@ -106,7 +106,7 @@ class LeaseKeys:
             heapq.heappush(self._ready, offset)
 
     def take(self, count: int, pending: OffsetRanges) -> list[int]:
-        """Return messages that can be leased and wait for no other, at most `count`, by ascending offset."""
+        """Return at most `count` messages that can be leased and do not wait for another message, in ascending order."""
         taken: list[int] = []
         while self._ready and len(taken) < count:
             offset = heapq.heappop(self._ready)
@@ -130,11 +130,11 @@ _LEAST_REPEATED: Final = 2
 
 
 class LeaseTable:
-    """The leases of one group in one partition; one thread at a time.
+    """The leases of one group in one partition; not thread-safe.
 
     Attributes:
-        keys: The open messages by key, or None if the order does not matter.
-        interrupted: Messages to be dead-lettered whose copies are not stored yet.
+        keys: The open messages by key; None if no order is required.
+        interrupted: Messages whose dead letters are not stored yet.
     """
 
     def __init__(self, state: DeliveryState, now_us: int, steady_us: int) -> None:
@@ -165,7 +165,7 @@ class LeaseTable:
         heapq.heappush(self._due, (due_us, offset))
 
     def next_us(self) -> int | None:
-        """Return when the next lease or delay ends, in steady time, or None."""
+        """Return the end of the next lease or delay, in monotonic microseconds; None if there is none."""
         while self._ends and self._end_of.get(self._ends[0][1:]) != self._ends[0][0]:
             heapq.heappop(self._ends)
         while self._due and self._due_of.get(self._due[0][1]) != self._due[0][0]:
@@ -173,14 +173,14 @@ class LeaseTable:
         return min((each[0][0] for each in (self._ends, self._due) if each), default=None)
 
     def find(self, token: int) -> tuple[LeasedRange, ...]:
-        """Return the ranges leased under a token."""
+        """Return the ranges leased with a token."""
         lease = self.state.leases.get(token)
         return () if lease is None else tuple(self._describe_ranges(lease.offsets))
 
     # -- ends -----------------------------------------------------------------------------------------------------
 
     def end_leases(self, now_us: int, steady_us: int) -> LeaseOutcome:
-        """End the leases whose time is over: each counts as an attempt that failed."""
+        """End the leases whose time is over; each counts as a failed attempt."""
         outcome, state = LeaseOutcome(), self.state
         while self._ends and self._ends[0][0] <= steady_us:
             end_us, token, offset = heapq.heappop(self._ends)
@@ -206,17 +206,17 @@ class LeaseTable:
 
     @property
     def can_begin(self) -> bool:
-        """Whether new messages can be leased; otherwise too many are unfinished."""
+        """Whether new messages can be leased; False if too many messages are unfinished."""
         return len(self.state.failing) < MAX_FAILING // 2 and self.state.ranges_count < MAX_PENDING_RANGES // 2
 
     def grant(
         self, count: int, lease: Lease, *, attempts: int | None, end: int, steady_us: int, now_us: int
     ) -> tuple[LeaseOutcome, tuple[LeasedRange, ...]]:
-        """Lease messages: a message that failed before, alone; otherwise waiting messages and messages from `begun_until` on.
+        """Lease one message that failed before, or else waiting messages and messages from `begun_until` on.
 
         Args:
-            attempts: Number of attempts after which a message fails permanently; None sets no limit.
-            end: The end of the partition; with keys, only messages before `begun_until` are leased.
+            attempts: Number of attempts after which a message fails permanently; None: no limit.
+            end: End offset of the partition; with `keys`, only messages before `begun_until` are leased.
         """
         outcome, state = LeaseOutcome(), self.state
         offset = self._take_repeated(outcome, attempts, now_us, steady_us)
@@ -254,7 +254,7 @@ class LeaseTable:
             outcome.transitions.append(Transition(TransitionKind.LEASED, begin, until, lease.worker, delay_us=lease.lease_us))
 
     def _last_of(self, offset: int) -> tuple[str, int]:
-        """Return the worker whose lease of a message ended, and when it began, if this process knows it."""
+        """Return the worker whose lease of a message ended, and the start of the lease, if known in this process."""
         known = ((worker, us) for begin, until, worker, us in reversed(self._expired) if begin <= offset < until)
         return next(known, ("", 0))
 
@@ -335,7 +335,7 @@ class LeaseTable:
     # -- what workers say -----------------------------------------------------------------------------------------
 
     def apply_changes(self, changes: Iterable[LeaseChange], now_us: int, steady_us: int) -> LeaseOutcome:
-        """Apply steps, except that a poisoned message only gets its reason."""
+        """Apply steps; for a poisoned message, only the reason is stored."""
         outcome = LeaseOutcome()
         for change in changes:
             lease = self.state.leases.get(change.token)
@@ -419,7 +419,7 @@ class LeaseTable:
             self.keys.release(begin, until)
 
     def finish(self, from_offset: int, until_offset: int) -> None:
-        """Record that messages are done without a worker's report: they were removed or dead-lettered."""
+        """Record that messages are done without a worker's report, because they were removed or dead-lettered."""
         self.state.finish(from_offset, until_offset)
         self.interrupted = {offset for offset in self.interrupted if not from_offset <= offset < until_offset}
         if self.keys is not None:
@@ -428,7 +428,7 @@ class LeaseTable:
     # -- for people -----------------------------------------------------------------------------------------------
 
     def describe(self, offset: int) -> str:
-        """Return the outcome of a message, as the end of a sentence."""
+        """Return the outcome of a message as text that completes a sentence."""
         state, each = self.state, self.state.failing.get(offset)
         if offset in state.leased:
             lease = next(lease for lease in state.leases.values() if offset in lease.offsets)
@@ -443,7 +443,7 @@ class LeaseTable:
 
 
 def _ending(lease: Lease, offset: int) -> list[tuple[int, int]]:
-    """Return the ending leases: one message with an extended end, or all messages without."""
+    """Return the messages whose lease ends: one message with an extended lease, or all messages without extension."""
     if offset != _WHOLE:
         return lease.offsets.within(offset, offset + 1)
     left = OffsetRanges(lease.offsets)

@@ -1,4 +1,4 @@
-"""Rebuilds missing indexes when a partition is opened for writing: an operator deleted them, since a crash does not."""
+"""Rebuilds missing indexes when a partition is opened for writing; indexes are never lost in a crash, only deleted."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _OFFSET_BYTES = 8
 
 
 def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> list[int]:
-    """Rebuild each missing index of a partition if the messages prove it, and return all segments' first offsets.
+    """Rebuild each missing index of a partition if the messages prove it; return the first offsets of all segments.
 
-    Without proof reads of an earlier segment's offsets raise an error, and CorruptLogError is raised for the newest segment.
+    If an index cannot be proven, reads of the segment raise an error; for the newest segment, raises CorruptLogError.
     """
     unindexed = unindexed_logs(names)
     indexed = base_offsets(names)
@@ -39,7 +39,7 @@ def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> l
 
 
 def _is_stray(directory: str, base: int, generations: list[int], before: int, files: Files) -> bool:
-    """Return whether a .log without an index is foreign: the previous segment is complete and ends elsewhere."""
+    """Return whether a .log without an index does not belong to the log: the previous segment is complete and ends elsewhere."""
     if generations != [0]:
         return False
     file = files.open_read(segment_path(directory, base, LOG_SUFFIX))
@@ -68,13 +68,13 @@ def _is_stray(directory: str, base: int, generations: list[int], before: int, fi
 
 
 def _rebuild(directory: str, base: int, next_base: int | None, generation: int, files: Files) -> None:
-    """Rebuild a missing index from the messages; CorruptLogError if the newest segment's messages do not prove it."""
+    """Rebuild a missing index from the messages; CorruptLogError if the newest segment's messages do not prove the index."""
     path = segment_path(directory, base, log_suffix(generation))
     actions = IndexRebuild(directory, base, next_base, files, generation).run()
     for action in actions:
         report(action.path, action.what)
     if not actions:
-        what = "a segment's index is missing, and its messages do not prove it: they cannot be read"
+        what = "a segment's index is missing and cannot be rebuilt from the segment's messages, which cannot be read"
         if next_base is None:
             raise CorruptLogError(what, where=path, advice="Restore the segment's two files from a copy")
         report(path, what)

@@ -1,9 +1,9 @@
 """OffsetFileCounts: counts and limits the offset files that each user of a server has created.
 
-Each consumer or group that commits in a topic takes one file (partition/offsets.py): a disk block, 4 KiB, and one file to read
-when groups are listed. A client chooses the name, so without a limit one user can fill the disk with them. The file's head
-names the user who committed first. Processes without a server, which have access to the directory anyway, create files of
-user 0, which are neither counted nor limited.
+Each consumer or group that commits in a topic uses one file (partition/offsets.py), which takes a disk block of 4 KiB and must be
+read when groups are listed. Clients choose the names, so without a limit one user could fill the disk with offset files. The
+file's head names the user who committed first. Processes without a server, which have access to the directory anyway, create
+files of user 0, which are neither counted nor limited.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class OffsetFileCounts:
         self._totals: Counter[int] = Counter()
 
     def load(self, directory: str, made: Mapping[int, int]) -> None:
-        """Replace the counts of one topic's directory; `counts` are by user id."""
+        """Replace the counts of one topic's directory; `made` maps user ids to counts."""
         with self._lock:
             self._drop(directory)
             self._made[directory] = Counter({user_id: count for user_id, count in made.items() if user_id != NO_USER})
@@ -50,7 +50,7 @@ class OffsetFileCounts:
             self._totals[user_id] += 1
 
     def release(self, directory: str, user_id: int) -> None:
-        """Uncount a file that was removed, or could not be created."""
+        """Subtract a file that was removed or could not be created."""
         with self._lock:
             made = self._made.get(directory)
             if made is not None and made[user_id] > 0:
@@ -58,7 +58,7 @@ class OffsetFileCounts:
                 self._totals[user_id] -= 1
 
     def drop(self, directory: str) -> None:
-        """Uncount the files of a removed topic."""
+        """Subtract the files of a removed topic."""
         with self._lock:
             self._drop(directory)
 

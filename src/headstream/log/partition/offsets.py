@@ -6,11 +6,11 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the name's hash>.
            | user u32: the server's user who committed first; 0 for a process without a server
     slot   next_offset u64 | committed_us u64 | zero u64 | zero u32 | check u32     32 bytes; partition n's is at 512 + 32 (n - 1)
 
-A commit writes one slot in place: a single small write within a page, which is atomic when a process is killed
-and needs no lock, since the head's bytes, except the user, follow from the name and are the same for all writers. check is the
-CRC-32C of the slot's bytes before it, seeded with the partition's number; a slot of zeros is "nothing committed".
+A commit writes one slot in place: a single small write within a page, which is atomic even if the process is killed. No lock is
+needed, because the head (except the user) depends only on the name and is the same for all writers. check is the CRC-32C of the
+preceding bytes of the slot, seeded with the partition's number; a slot of zeros means that nothing is committed.
 
-The offset is the offset of the *next* message: one past the last processed message, where the consumer continues.
+next_offset is the offset of the *next* message, at which the consumer continues: one past the last processed message.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ATTEMPTS: Final = 100
 
 
 class OpenOffsets:
-    """The most recently used files of offsets open for writing, of all topics of a log; any thread."""
+    """The most recently used offset files of all topics of a log, open for writing; thread-safe."""
 
     def __init__(self, max_open: int = _MAX_OPEN) -> None:
         self.counts = OffsetFileCounts()
@@ -58,7 +58,7 @@ class OpenOffsets:
     def write(
         self, directory: str, consumer: OffsetOwner, opens: Callable[[OffsetOwner], WriteFile], slot: bytes, position: int
     ) -> None:
-        """Write a slot into a consumer's file, opening it if needed."""
+        """Write a slot to a consumer's file; open the file if needed."""
         key = directory, consumer
         with self._lock:
             file = self._files.get(key)
@@ -74,7 +74,7 @@ class OpenOffsets:
             file.write_at(slot, position)
 
     def remove(self, directory: str, consumer: OffsetOwner, removes: Callable[[], None]) -> None:
-        """Close a consumer's file and remove it, while no other thread writes it."""
+        """Close and remove a consumer's file while no other thread writes to it."""
         with self._lock:
             file = self._files.pop((directory, consumer), None)
             if file is not None:
@@ -82,7 +82,7 @@ class OpenOffsets:
             removes()
 
     def close(self, directory: str) -> None:
-        """Close the files in a directory, and drop their counts."""
+        """Close the files in a directory and drop their counts."""
         self.counts.drop(directory)
         with self._lock:
             for key in [key for key in self._files if key[0] == directory]:
@@ -90,7 +90,7 @@ class OpenOffsets:
 
 
 class OffsetStore:
-    """The committed offsets of one topic; any thread, any process."""
+    """The committed offsets of one topic; can be used by any thread and process."""
 
     def __init__(self, directory: str, files: Files, opened: OpenOffsets | None = None) -> None:
         self._directory = directory
@@ -103,16 +103,16 @@ class OffsetStore:
         return self._directory
 
     def commit(self, consumer: OffsetOwner, partition: int, next_offset: int, committed_us: int, user_id: int = NO_USER) -> None:
-        """Commit the offset at which a consumer continues; it survives a crash of this process.
+        """Commit the offset at which a consumer continues; the commit survives a crash of this process.
 
         Args:
             next_offset: One past the last processed message.
-            committed_us: The time, microseconds since 1970 UTC.
-            user_id: The server's user who commits: the first commit of a consumer counts towards this user's limit.
+            committed_us: Time of the commit, microseconds since 1970 UTC.
+            user_id: The server's user who commits; a consumer's first commit counts towards this user's limit.
 
         Raises:
-            ConsumersLimitError: it is the consumer's first commit in this topic, and the user has reached the limit of files.
-            StorageError: the system refused to write.
+            ConsumersLimitError: this is the consumer's first commit in the topic and the user has reached the limit of files.
+            StorageError: the operating system reported a write error.
         """
         body = _SLOT.pack(next_offset, committed_us, 0, 0, 0)[:-4]
         slot = body + crc32c(body, partition).to_bytes(4, "little")
@@ -126,7 +126,7 @@ class OffsetStore:
             self._opened.remove(self._directory, consumer, lambda: self._remove_if_empty(consumer))
 
     def _remove_if_empty(self, consumer: OffsetOwner) -> None:
-        """Remove a file without a committed offset. A process that has it open recreates it at its next commit."""
+        """Remove a file without committed offsets. A process that has the file open recreates it at the next commit."""
         path = self._path(consumer)
         file = self._files.open_read(path)
         if file is None:
@@ -141,17 +141,17 @@ class OffsetStore:
             self._opened.counts.release(self._directory, _user_of(bytes(content[:_HEAD_BYTES])))
 
     def count_files(self) -> None:
-        """Count the files of each user, from their heads."""
+        """Count the files of each user according to their heads."""
         made = Counter(_user_of(head) for _, head in self._heads() if _decode_head(head) is not None)
         self._opened.counts.load(self._directory, made)
 
     def committed(self, consumer: OffsetOwner, partition: int) -> int | None:
-        """Return the offset at which a consumer continues, or None if it has committed nothing."""
+        """Return the offset at which a consumer continues; None if it has committed no offset."""
         found = self.committed_at(consumer, partition)
         return None if found is None else found[0]
 
     def all_committed(self, consumer: OffsetOwner, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the offsets at which a consumer continues in those partitions where it has committed; see committed()."""
+        """Return the offsets at which a consumer continues, for partitions with a committed offset; see committed()."""
         file = self._files.open_read(self._path(consumer))
         if file is None:
             return {}
@@ -162,7 +162,7 @@ class OffsetStore:
         return {number: each[0] for number, each in found.items() if each is not None}
 
     def committed_at(self, consumer: OffsetOwner, partition: int) -> tuple[int, int] | None:
-        """Return the offset at which a consumer continues, and when it was committed; see committed()."""
+        """Return the offset at which a consumer continues and the time of its commit; see committed()."""
         file = self._files.open_read(self._path(consumer))
         if file is None:
             return None
@@ -182,7 +182,7 @@ class OffsetStore:
                 file.close()
 
     def greatest(self, partition: int) -> int:
-        """Return the greatest readable offset committed in a partition, 0 if there are none."""
+        """Return the greatest readable committed offset of a partition; 0 if there is none."""
         found = [0]
         for consumer in self.consumers():
             with suppress(CorruptLogError):
@@ -190,19 +190,19 @@ class OffsetStore:
         return max(found)
 
     def consumers(self) -> list[OffsetOwner]:
-        """Return the consumers and groups with committed offsets, by kind and name; a file with an incomplete head is left out.
+        """Return the consumers and groups with committed offsets, by kind and name; files with an incomplete head are skipped.
 
-        It is an unfinished first commit, or its head was damaged, and the consumer's next commit rewrites it.
+        An incomplete head is an unfinished first commit or damaged; the consumer's next commit rewrites the head.
         """
         found = [consumer for _, head in self._heads() if (consumer := _decode_head(head)) is not None]
         return sorted(found, key=lambda consumer: (consumer.kind, consumer.name))
 
     def damaged_heads(self) -> list[tuple[str, bool]]:
-        """Return the paths of files with an invalid head, and whether it is an unfinished first commit."""
+        """Return the paths of files with an invalid head, and whether each is an unfinished first commit."""
         return [(path, len(head) < _HEAD_BYTES or not any(head)) for path, head in self._heads() if _decode_head(head) is None]
 
     def _heads(self) -> Iterator[tuple[str, bytes]]:
-        """Yield each file's path, and the present bytes of its head."""
+        """Yield the path and the current head bytes of each file."""
         for name in sorted(self._files.list_names(self._directory) or []):
             path = f"{self._directory}/{name}"
             file = self._files.open_read(path) if name.endswith(_SUFFIX) else None
@@ -256,7 +256,7 @@ class OffsetStore:
         raise CorruptLogError(
             f"the committed offset of {consumer} in partition {partition} is damaged",
             where=f"{self._path(consumer)}, byte {position}",
-            advice="Move the file away, and seek to the offset at which the consumer continues",
+            advice="Move the file out of the log, and seek to the offset at which the consumer must continue",
         )
 
 
@@ -281,7 +281,7 @@ def _position(partition: int) -> int:
 
 
 def _decode_head(head: bytes) -> OffsetOwner | None:
-    """Return the consumer of an offsets file, or None if the head is incomplete."""
+    """Return the consumer of an offset file; None if the head is incomplete."""
     if len(head) < _HEAD_BYTES:
         return None
     magic, version, kind, name_length, _ = _HEAD.unpack_from(head)

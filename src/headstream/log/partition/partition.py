@@ -3,14 +3,14 @@
     sent batch (-> checked -> repeats dropped) -> codec.batch.stamp -> <base offset>.log -> entry in <base offset>.index
     -> synced (always) -> acknowledged
 
-    Data first, then its index entry: the entry commits a send, here and for every reader. A failure between
-    the two leaves bytes that no entry refers to; the next append overwrites them.
+    Data is written before its index entry: the entry commits a send for the writer and for all readers. A failure between the two
+    writes leaves bytes that no entry refers to; the next append overwrites these bytes.
 
-A segment is begun only after all earlier segments and their names are synced, regardless of the policy: a power cut can damage
-only the newest segment, and recovery reads no other segment.
+A new segment is started only after all earlier segments and their names are synced, regardless of the policy. A power failure can
+therefore damage only the newest segment, and recovery reads no other segment.
 
-Two locks, in this order: `_lock` orders appends; `_sync_lock` is held while files are synced, opened or closed, so that
-appends continue while a sync is under way.
+There are two locks, acquired in this order: `_lock` serializes appends; `_sync_lock` is held while files are synced, opened or
+closed, so that appends continue during a sync.
 """
 
 from __future__ import annotations
@@ -62,10 +62,9 @@ from headstream.log.system.findings import report
 
 
 def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
-    """Write the seal after the last entry of a segment's index, if the writing end is in one; the next segment is synced.
+    """Write the seal after the last entry of the current segment's index, if any; the next segment must be synced.
 
-    The seal itself is not synced: an index with a missing or partial seal is as valid as an index that was never sealed. So does
-    a refused write.
+    The seal itself is not synced, and write errors are ignored: an index with a missing or partial seal is valid too.
     """
     base = end.base_offset
     if base == NO_SEGMENT:
@@ -80,10 +79,9 @@ def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
 
 
 def truncate_damaged(directory: str, files: Files, from_offset: int) -> bool:
-    """Cut off the first damaged send from an offset on, and all sends after it; return whether a send was damaged.
+    """Truncate the newest segment at the first damaged send from an offset on; return whether a send was damaged.
 
-    A damaged send of an earlier segment stays, and reads of it raise an error: segments are synced before the next segment
-    begins.
+    Damaged sends of earlier segments are kept, and reading them raises an error, because earlier segments were synced.
     """
     damaged = _find_damaged(directory, files, from_offset)
     base = base_offsets(files.list_names(directory) or [])[-1:]
@@ -123,16 +121,16 @@ _NO_OPTIONS: Final = TopicOptions()
 
 
 class ReservedError(Exception):
-    """Internal: the partition is reserved by a staged commit (commits.py); nothing was appended."""
+    """Internal error: the partition is reserved by a staged commit (commits.py); nothing was appended."""
 
 
 class PartitionWriter:
-    """The writer's side of one partition; any thread may append.
+    """The writer of one partition; thread-safe.
 
     Args:
-        segment_bytes: Maximum size of a segment: a send beyond it begins the next segment.
+        segment_bytes: Maximum size of a segment, bytes; a send that exceeds the size starts the next segment.
         fsync: When acknowledged messages are synced.
-        on_dirty: With the policy `interval`, called with `sync` at the first append since the last sync.
+        on_dirty: With the policy `interval`, called with `sync` at the first append after each sync.
 
     Raises:
         CorruptLogError: the existing files cannot be appended to.
@@ -180,11 +178,11 @@ class PartitionWriter:
 
     @property
     def end_offset(self) -> int:
-        """The next message's offset."""
+        """The offset of the next message."""
         return self.end.end_offset
 
     def reserve(self) -> int:
-        """Reserve the partition for a staged commit, and return its end offset, which is now fixed."""
+        """Reserve the partition for a staged commit; return the end offset, which cannot change until release()."""
         with self._lock:
             self._recover_if_needed()
             self._is_reserved = True
@@ -196,7 +194,7 @@ class PartitionWriter:
             self._is_reserved = False
 
     def truncate_damaged(self, from_offset: int) -> None:
-        """Cut off the first damaged send from an offset on, and all after it: none of them was acknowledged."""
+        """Truncate the segment at the first damaged send from an offset on; the truncated sends were not acknowledged."""
         with self._lock:
             self._recover_if_needed()
             self._close_files()
@@ -208,20 +206,20 @@ class PartitionWriter:
     def append(
         self, sent: BytesLike, timestamp_us: int, seed: bytes, options: TopicOptions = _NO_OPTIONS, *, is_reserved: bool = False
     ) -> int:
-        """Append a batch and return the offset of its first message; it is committed then.
+        """Append and commit a batch; return the offset of the first message.
 
-        With deduplication it is the offset of the first new message, or the end offset.
+        With deduplication, return the offset of the first new message; the end offset if there is no new message.
 
         Args:
-            timestamp_us: Append time of the messages, microseconds since 1970 UTC; not before the newest message's.
+            timestamp_us: Append time of the messages, microseconds since 1970 UTC; not before the time of the newest message.
 
         Raises:
             LimitError: a message exceeds the topic's limits or lacks a required key, or the batch exceeds
                 64 MiB; nothing was written.
             DecodeError: the bytes are not a batch; nothing was written.
             DiskFullError: the disk is full; no message is committed, and the next append retries.
-            PartitionClosedError: a sync has failed, now or before; it is unknown whether this send is on the disk.
-            StorageError: the system refused to write; nothing is committed.
+            PartitionClosedError: a sync has failed; it is unknown whether this send is on the disk.
+            StorageError: the operating system reported a write error; nothing is committed.
             ReservedError: a staged commit has reserved the partition; nothing was written.
         """
         size_bytes = check_sent_bytes(sent, self.directory)
@@ -234,7 +232,7 @@ class PartitionWriter:
     def append_numbered(
         self, sent: BytesLike, timestamp_us: int, seed: bytes, number: BatchNumber | None, options: TopicOptions = _NO_OPTIONS
     ) -> Appended:
-        """Append a batch as append() does, unless its number shows that it was appended before; return its position.
+        """Append a batch like append(), unless the batch number shows that it was appended before; return its position.
 
         Raises, in addition to append():
             SequenceError, ProducerFencedError: the batch does not follow the previous batch; nothing was written.
@@ -250,7 +248,7 @@ class PartitionWriter:
         return self._append(sent, timestamp_us, seed, options, number, False)
 
     def forget_producer(self, producer_id: int) -> None:
-        """Forget a producer, which does not repeat batches any more."""
+        """Remove the state of a producer that does not repeat batches any more."""
         with self._lock:
             self._recover_if_needed()
             self._producers.forget(producer_id)
@@ -287,14 +285,14 @@ class PartitionWriter:
         return appended
 
     def _recover_if_needed(self) -> None:
-        """Recover after an interrupted append, if needed; the caller has the lock."""
+        """Recover after an interrupted append, if needed; the caller holds the lock."""
         self.end.shut()
         self._check_usable()
         if self.end.needs_recovery:
             self._recover()
 
     def _open_fast_path(self, options: TopicOptions, seed: bytes) -> None:
-        """Open the fast path for small sends, unless they need a check before or a sync after the append."""
+        """Open the fast path for small sends, unless appends require a check before or a sync afterwards."""
         if options.inspects_messages or self._group is not None or self._data is None or self._index is None:
             return
         data, index = self._data.direct(), self._index.direct()
@@ -303,7 +301,7 @@ class PartitionWriter:
             self.end.open((data[0], until), index, seed[8:] + seed[:8], wide=self._wide, producers=self._producers)
 
     def _write(self, stamped: Stamped, time_us: int, number: BatchNumber | None, count: int) -> None:
-        """Write the batch number's record, the stored messages, and the index entry, which commits them."""
+        """Write the record of the batch number, the messages, and the index entry, which commits the messages."""
         if not stamped.count and number is None:
             return
         end, size_bytes = self.end, len(stamped.data)
@@ -322,7 +320,7 @@ class PartitionWriter:
         end.needs_recovery = False
 
     def _recover(self) -> None:
-        """Restore the state from the disk, after an interrupted append."""
+        """Restore the state from the disk after an interrupted append."""
         with self._sync_lock:
             self._repeats.forget()
             self._close_files()
@@ -334,7 +332,7 @@ class PartitionWriter:
             self._are_names_synced = False
 
     def _files_for(self, size_bytes: int) -> tuple[WriteFile, WriteFile]:
-        """Return the files for an append of a size in bytes: a new segment's if the newest is full."""
+        """Return the files for an append of `size_bytes`; start a new segment if the newest segment is full."""
         end = self.end
         is_full = end.byte_position > 0 and end.byte_position + size_bytes > self._segment_bytes
         if end.base_offset == NO_SEGMENT or is_full:
@@ -353,7 +351,7 @@ class PartitionWriter:
         return data, index
 
     def _sync_names(self, index: WriteFile) -> None:
-        """Sync the index's head and the files' names, before there is data in them: data without them is unreadable."""
+        """Sync the index's head and the file names before writing data, because data is unreadable without them."""
         try:
             index.sync()
             self._files.sync_directory(self.directory)
@@ -363,7 +361,7 @@ class PartitionWriter:
         self._are_names_synced = True
 
     def _begin_segment(self, base: int) -> None:
-        """Create the files of a new segment: the index last, since readers list indexes."""
+        """Create the files of a new segment; the index is created last, because readers list indexes."""
         with self._sync_lock:
             end = self.end
             if end.base_offset != NO_SEGMENT:
@@ -382,7 +380,7 @@ class PartitionWriter:
             end.needs_recovery = False
 
     def roll(self) -> None:
-        """Begin a new segment, unless the newest is empty: closed segments can be compacted."""
+        """Start a new segment, unless the newest segment is empty, so that the closed segment can be compacted."""
         with self._lock:
             self._recover_if_needed()
             if self.end.byte_position > 0:
@@ -391,7 +389,7 @@ class PartitionWriter:
     # -- syncing --------------------------------------------------------------------------------------------
 
     def sync(self) -> int:
-        """Sync all earlier appends, and return their number."""
+        """Sync all earlier appends; return their number."""
         with self._sync_lock:
             self._check_usable()
             written = self.end.begin_sync()
@@ -408,7 +406,7 @@ class PartitionWriter:
             return written
 
     def _fail(self, error: StorageError) -> None:
-        """Close the partition for appends: unsynced data can be lost though it is still readable from the page cache."""
+        """Close the partition for appends, because unsynced data can be lost although the page cache still returns it."""
         self._failure = error.what
         note_failed_sync(self.directory, self._files)
         self._release_files()
@@ -418,7 +416,7 @@ class PartitionWriter:
             raise closed_error(self.directory, self._failure)
 
     def close(self) -> None:
-        """Close the files, synced unless the policy is `never`, and even if a sync fails; the next append opens them again."""
+        """Close the files, synced unless the policy is `never`, even if the sync fails; the next append reopens the files."""
         with self._lock:
             self.end.shut()
             self._close_files()

@@ -1,13 +1,13 @@
-"""PartitionEnd: the position of a partition's next send, and the fast path for a small send; compiled.
+"""PartitionEnd: the position of a partition's next send, and the fast path for small sends; compiled.
 
-The fast path is Partition.append() for sends that need only these steps: check, stamp, data, index entry. It is atomic for
-other threads: compiled, it holds the interpreter's lock from its first check to its last write and creates no Python
-object; interpreted, it holds its own lock, which shut() and begin_sync() wait for. It is open only from the end of an append
-until the partition's lock is next acquired; Partition opens and shuts it. If the fast path is shut, or rejects a send, the send
-takes the general path, which raises the errors.
+The fast path replaces PartitionWriter.append() for sends that need only these steps: check, stamp, data, index entry. The fast
+path is atomic for other threads: compiled, it holds the interpreter's lock from the first check to the last write and creates no
+Python object; interpreted, it holds a separate lock, for which shut() and begin_sync() wait. PartitionWriter opens the fast path
+at the end of an append and shuts it when the partition's lock is next acquired. If the fast path is shut or rejects a send, the
+send takes the general path, which raises the errors.
 
-A numbered batch takes it too if its producer's records are known and expect this batch: its record
-is written before its messages, as on the general path. Repeats, first batches and new epochs take the general path.
+A numbered batch can take the fast path if the records of its producer are loaded and expect the batch. As on the general path,
+the batch's record is written before its messages. Repeated batches, first batches and new epochs take the general path.
 """
 
 from __future__ import annotations
@@ -65,24 +65,23 @@ _NOTES: Final = bytearray(_NOTES_BYTES)
 
 
 class Producers(Protocol):
-    """The numbered batches' producers (producer_states.py), as the fast path uses them."""
+    """The producers of numbered batches (producer_states.py), for the fast path."""
 
     producers: dict[int, ProducerEnd]
     is_dirty: bool
 
     def direct(self) -> tuple[int, int] | None:
-        """Return the file's descriptor, and the byte position up to which it can be written directly; None if it is not open."""
+        """Return the open file's descriptor and the byte position up to which the fast path can write, or None."""
 
 
 class PartitionEnd:
-    """The end of a partition's newest segment, for its writer.
+    """The end of a partition's newest segment, for the partition's writer.
 
     Attributes:
-        base_offset: The newest segment's first offset, or NO_SEGMENT.
-        byte_position: The next message's position in the segment.
-        needs_recovery: Set during a write: after an exception in a write, the disk determines which sends were committed, not
-            these attributes.
-        is_announced: Whether the syncer knows of the appends since the last sync.
+        base_offset: First offset of the newest segment, or NO_SEGMENT.
+        byte_position: Position of the next message in the segment.
+        needs_recovery: Set during a write; after an exception, recovery must read from the disk which sends are committed.
+        is_announced: Whether the syncer was notified of appends since the last sync.
     """
 
     def __init__(self, directory: str) -> None:
@@ -120,13 +119,13 @@ class PartitionEnd:
     def open(
         self, data: tuple[int, int], index: tuple[int, int], seed: bytes, *, wide: bool, producers: Producers | None = None
     ) -> None:
-        """Open the fast path; the caller has the partition's lock, and no append is running.
+        """Open the fast path. The caller holds the partition's lock, and no append may be running.
 
         Args:
-            data: Descriptor of the segment's file, and the byte position up to which it can be written directly.
-            index: The same of its index.
-            seed: 16 random bytes, used for no other ids from now on.
-            producers: The numbered batches' producers; None excludes numbered batches.
+            data: Descriptor of the segment's file, and the byte position up to which the fast path can write.
+            index: Descriptor and byte position of the segment's index.
+            seed: 16 random bytes, used only for ids of this fast path.
+            producers: The producers of numbered batches; None excludes numbered batches.
         """
         records = None if producers is None else producers.direct()
         self._states = producers
@@ -140,7 +139,7 @@ class PartitionEnd:
         self._is_open = True
 
     def shut(self) -> None:
-        """Shut the fast path, before any other operation on the partition."""
+        """Shut the fast path; must be called before any other operation on the partition."""
         if cython.compiled:
             self._is_open = False
         else:
@@ -148,7 +147,7 @@ class PartitionEnd:
                 self._is_open = False
 
     def begin_sync(self) -> int:
-        """Return the number of sends written, all of which a sync that begins now includes; the next send is announced again."""
+        """Return the number of written sends, which the sync that starts now includes; the next send is announced again."""
         if cython.compiled:
             self.is_announced = False
             return self.written
@@ -157,7 +156,7 @@ class PartitionEnd:
             return self.written
 
     def advance(self, size_bytes: cython.longlong, count: cython.longlong, time_us: cython.longlong) -> None:
-        """Account for a send that has been written, with its index entry."""
+        """Update the end after a send and its index entry have been written."""
         self.end_offset += count
         self.byte_position += size_bytes
         self.entries += 1
@@ -167,13 +166,13 @@ class PartitionEnd:
     def append(
         self, view: memoryview, at: cython.longlong, until: cython.longlong, timestamp_us: cython.longlong
     ) -> cython.longlong:
-        """Append a small batch (bytes `at` to `until` of a view) over the fast path, if possible; it is committed then.
+        """Append and commit a small batch (bytes `at` to `until` of a view) over the fast path, if possible.
 
         Args:
-            timestamp_us: Their time, microseconds since 1970 UTC, 0 or more; not before the time of the newest message.
+            timestamp_us: Append time, microseconds since 1970 UTC, 0 or more; not before the time of the newest message.
 
         Returns:
-            The offset of the first message; -1 if the general path is needed, and nothing is committed.
+            The offset of the first message; -1 if the batch needs the general path: nothing is committed.
         """
         if cython.compiled:
             return self._append(view, at, until, timestamp_us, None, 0)
@@ -190,11 +189,11 @@ class PartitionEnd:
         epoch: cython.longlong,
         sequence: cython.longlong,
     ) -> tuple[int, int, int] | None:
-        """Append a small batch of a producer as append() does; a producer of NO_NUMBER is a batch without a number.
+        """Append a producer's small batch like append(); the producer NO_NUMBER means a batch without a number.
 
         Returns:
-            The offset of the first message, the time, and the number of messages; None if the general path is needed; then no
-            message is committed.
+            The offset of the first message, the time, and the number of messages; None if the general path is needed: nothing is
+            committed.
         """
         if cython.compiled:
             return self._append_numbered(view, at, until, timestamp_us, producer_id, epoch, sequence)
@@ -233,7 +232,7 @@ class PartitionEnd:
         producer: ProducerEnd | None,
         sequence: cython.longlong,
     ) -> cython.longlong:
-        """Append a batch, with its producer's record; see append()."""
+        """Append a batch and its producer's record; see append()."""
         p: cython.p_const_uchar = c.after(c.readable(view), at)
         size: cython.longlong = until - at
         if not self._is_open or not self.is_announced or self.needs_recovery or size > MOST_BYTES:
@@ -264,13 +263,13 @@ class PartitionEnd:
         return first
 
     def _has_slot_for_record(self, producer: ProducerEnd) -> cython.bint:
-        """Return whether the record of a producer's batch can be written directly."""
+        """Return whether the fast path can write the record of a producer's batch."""
         return RECORD + (producer.slot + 1) * SLOT <= self._records_until
 
     def _write_record(
         self, producer: ProducerEnd, sequence: cython.longlong, count: cython.longlong, time_us: cython.longlong
     ) -> cython.bint:
-        """Write the record of a producer's batch, and return whether it was written; it counts once the batch is committed."""
+        """Write the record of a producer's batch, which is valid once the batch is committed; return whether it was written."""
         at: cython.longlong = producer.write(producer.epoch, sequence, count, self.end_offset, count, time_us)
         position: cython.longlong = RECORD + producer.slot * SLOT + at  # the file's head has the size of a record
         states = self._states

@@ -1,12 +1,12 @@
-"""PauseState: the last attempts of a group, and whether it is paused; stored in a file beside its offsets.
+"""PauseState: the last attempts of a group and whether the group is paused; stored in a file beside the group's offsets.
 
 DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>.pause
 
-    magic "HSPAUSED" | version u32 | check u32 (CRC-32C of what follows) | until_us u64 | begun_us u64 | pause_us u64
+    magic "HSPAUSED" | version u32 | check u32 (CRC-32C of the following bytes) | until_us u64 | begun_us u64 | pause_us u64
     | pauses_count u64 | attempts_count u32 | size u32 | one bit per attempt, 1 for a failure; the newest is the last
 
-Pure, but for load_pause() and store_pause(); times are microseconds since 1970 UTC. A file that is damaged, or that a power cut
-left unfinished, is read as a running group without attempts.
+Only load_pause() and store_pause() do I/O; times are microseconds since 1970 UTC. If the file is damaged or incomplete, the group
+is treated as running, without attempts.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _SUFFIX: Final = ".pause"
 
 @dataclass(slots=True)
 class PauseState:
-    """The last attempts of a group, and whether it is paused.
+    """The last attempts of a group and whether the group is paused.
 
     Args:
-        until_us: End of the pause; 0 while it runs. A time that has passed: it is on trial.
-        begun_us: Time at which the pause began.
-        pause_us: The longest pause, regardless of the clock.
+        until_us: End of the pause; 0 if the group runs. If the time has passed, the group is on trial.
+        begun_us: Start of the pause.
+        pause_us: Maximum duration of the pause, microseconds, which limits the effect of clock changes.
     """
 
     attempts: int = 0
@@ -46,11 +46,11 @@ class PauseState:
     pauses_count: int = 0
 
     def left_us(self, now_us: int) -> int:
-        """Return how long the group is paused still, microseconds; 0 while it runs or is on trial."""
+        """Return the remaining pause, microseconds; 0 if the group runs or is on trial."""
         return max(0, min(self.until_us - now_us, self.pause_us)) if self.until_us else 0
 
     def follow_clock(self, now_us: int) -> bool:
-        """End the pause as if it began now if the clock was set back so far that it would last too long; return whether its end
+        """If the clock was set back so far that the pause would last too long, restart the pause now. Return whether its end
         changed and must be stored."""
         if self.until_us <= now_us + self.pause_us:
             return False
@@ -58,11 +58,11 @@ class PauseState:
         return True
 
     def is_on_trial(self, now_us: int) -> bool:
-        """Return whether the next attempt decides."""
+        """Return whether the group is on trial: the next attempt resumes the group or pauses it again."""
         return bool(self.until_us) and not self.left_us(now_us)
 
     def record(self, rule: PauseRule, succeeded: int, failed: int, now_us: int) -> bool:
-        """Record attempts, the successes before the failures; return whether the group is paused or resumed from now on."""
+        """Record attempts, successes before failures; return whether this pauses or resumes the group."""
         if self.left_us(now_us):  # of messages that were delivered before: they change nothing
             return False
         if self.until_us:
@@ -95,7 +95,7 @@ def pause_name(owner: OffsetOwner) -> str:
 
 
 def load_pause(directory: str, files: Files, owner: OffsetOwner) -> PauseState:
-    """Return the stored state of a group; it runs without a file."""
+    """Return the stored state of a group; a group without a file runs."""
     file = files.open_read(f"{directory}/{pause_name(owner)}")
     if file is None:
         return PauseState()

@@ -1,7 +1,7 @@
-"""ProducerEnd: the expected next batch of a producer in a partition, and its newest five; compiled.
+"""ProducerEnd: the expected next batch of a producer in a partition, and the producer's newest five batches; compiled.
 
-A producer's state is the bytes of its records as stored in the partition's file (producer_states.py): both paths of an append
-create the record of the next batch here, and find the record of a repeated batch here.
+A producer's state consists of its records' bytes as stored in the partition's file (producer_states.py). Both paths of an append
+use ProducerEnd to create the record of the next batch and to find the record of a repeated batch.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ ALL_SEQUENCES = cython.declare(cython.longlong, SEQUENCES)
 
 
 class ProducerEnd:
-    """The state of one producer; the caller holds the partition's lock, or is atomic.
+    """The state of one producer; the caller holds the partition's lock or is atomic.
 
     Attributes:
-        batch_number: Number of batches it has sent, 0 for none.
-        resumes_at: The sequence after batches lost by a power cut, or NO_SEQUENCE.
+        batch_number: Number of batches that the producer has sent; 0 if it has sent no batch.
+        resumes_at: The sequence after batches that were lost in a power failure, or NO_SEQUENCE.
     """
 
     def __init__(self, producer_id: int, slot: int) -> None:
@@ -65,7 +65,7 @@ class ProducerEnd:
         stored: cython.longlong,
         timestamp_us: cython.longlong,
     ) -> cython.longlong:
-        """Create the record of a batch with `stored` messages to be appended, and return its position in `records`."""
+        """Create the record of a batch with `stored` messages to be appended; return its position in `records`."""
         at: cython.longlong = (self.batch_number + 1) % RECORDS * RECORD
         p: cython.p_uchar = c.writable(self.records)
         c.store64(p, at, self.producer_id)
@@ -80,7 +80,7 @@ class ProducerEnd:
         return at
 
     def note(self) -> None:
-        """Count the batch whose record was created last as appended."""
+        """Mark the batch of the last created record as appended."""
         self.batch_number += 1
         self.refresh()
         self.resumes_at = NO_SEQUENCE
@@ -98,7 +98,7 @@ class ProducerEnd:
         return self.batch_number > 0 and sequence == self.sequence and epoch == self.epoch
 
     def find(self, sequence: cython.longlong, count: cython.longlong) -> tuple[int, int, int] | None:
-        """Return offset, time and count of the stored messages of one of this epoch's newest batches, or None."""
+        """Return offset, time and count of a batch's stored messages if it is among this epoch's newest batches, else None."""
         p: cython.p_uchar = c.writable(self.records)
         batch_number: cython.longlong = self.batch_number
         at: cython.longlong
@@ -120,6 +120,6 @@ class ProducerEnd:
 
 
 def is_record(view: memoryview, at: cython.longlong) -> cython.bint:
-    """Return whether there is a complete record at a position that RECORD_BYTES follow: zeros are not a record."""
+    """Return whether the RECORD_BYTES bytes at a position are a complete record; zeros are not a record."""
     p: cython.p_const_uchar = c.readable(view)
     return c.load64(p, at) != 0 and c.load32(p, at + layout.PRODUCER_CHECK) == crc32c_from(p, at, layout.PRODUCER_CHECK, 0)

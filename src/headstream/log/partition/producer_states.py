@@ -1,33 +1,31 @@
-"""ProducerStates: a partition's memory of producers with numbered batches, so that a repeated batch is not
-appended again.
+"""ProducerStates: a partition's records of producers with numbered batches, so that a repeated batch is not appended again.
 
-<partition>/producers, little-endian; 64 bytes per record, so that none crosses a page:
+<partition>/producers, little-endian; 64 bytes per record, so that no record crosses a page boundary:
 
     head     magic "HSPRODUC" | version u32 | zero to byte 64
     record   producer_id u64 | batch_number u64 | first_offset u64 | timestamp_us u64 | sequence u32 | count u32 | stored u32
              | epoch u16 | zero to byte 60 | check u32
 
-A producer has six records side by side, written in turn: its newest five batches, and the batch that is being
-appended. `batch_number` counts its batches, `count` is the messages of the batch and `stored` the number of new messages;
-check is the CRC-32C of the record's bytes before it. Zeros are not a record.
+A producer has six adjacent records, written cyclically: for the newest five batches and the batch that is being appended.
+`batch_number` counts the producer's batches, `count` is the number of messages in the batch and `stored` the number of new
+messages; check is the CRC-32C of the record's preceding bytes. Zeros are not a record.
 
-A record is written before the messages, and counts once they are committed: after a crash, records beyond the
-end of the partition are of batches that were not appended. The next opening clears them first.
-So a crash at any step leaves both the batch and its record, or neither. Syncs have the same order,
-records first.
+A record is written before the messages, and is valid once the messages are committed. After a crash, records beyond the end of
+the partition belong to batches that were not appended, and the next opening clears these records first. A crash at any step
+therefore leaves both the batch and its record, or neither. Syncs have the same order: records first.
 
-A batch of a producer is one of these:
+A producer's batches are handled as follows:
 
-    its first batch, or one of an unknown producer    appended, regardless of its sequence
+    first batch, or unknown producer appended, regardless of its sequence
     expected sequence                                 appended
-    one of the newest five                            not appended: its offset is returned
-    newer epoch, sequence 0                           appended; earlier sequences are forgotten
+    one of the newest five                            not appended: the offset of the stored batch is returned
+    newer epoch, sequence 0                           appended; earlier sequences are removed
     older epoch                                       ProducerFencedError
     anything else                                     SequenceError
 
-Batches removed by retention or compaction are still remembered. A purge forgets them, since it creates a new partition.
-A power cut can take acknowledged messages under a policy other than `always`, and their records with them: the
-producer can continue after them as if they were stored.
+Records are kept for batches that retention or compaction has removed. A purge removes all records, because it creates a new
+partition. With a policy other than `always`, a power failure can lose acknowledged messages and their records; the producer can
+continue as if the messages were stored.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ _HEAD: Final = struct.Struct("<8sI52x")
 
 
 class ProducerStates:
-    """The producers of one partition, by id; the caller holds the partition's lock. Records beyond `end_offset` are cleared."""
+    """The producers of one partition by id; the caller holds the partition's lock. Records beyond `end_offset` are cleared."""
 
     def __init__(self, directory: str, files: Files, end_offset: int) -> None:
         self._path = f"{directory}/{PRODUCERS_NAME}"
@@ -72,7 +70,7 @@ class ProducerStates:
     # -- loading ----------------------------------------------------------------------------------------------
 
     def _load(self, end_offset: int) -> None:
-        """Read the records, and clear records of batches that were not appended."""
+        """Read the records; clear records of batches that were not appended."""
         file = self._files.open_read(self._path)
         if file is None:
             return
@@ -107,7 +105,7 @@ class ProducerStates:
         self._free = sorted(set(range(self._slots)) - {producer.slot for producer in found.values()}, reverse=True)
 
     def _clear(self, stale: list[tuple[int, int, int, int]], found: dict[int, ProducerEnd]) -> None:
-        """Clear records beyond the end; the offsets they name are about to be reused."""
+        """Clear records beyond the end, because their offsets will be reused."""
         if not stale:
             return
         file = self._opened()
@@ -122,11 +120,11 @@ class ProducerStates:
     # -- one batch --------------------------------------------------------------------------------------------
 
     def find(self, number: BatchNumber, count: int) -> Appended | None:
-        """Return the position of a batch that was appended before; None for a batch to be appended.
+        """Return the position of a batch that was appended before; None if the batch must be appended.
 
         Raises:
             ProducerFencedError: a newer epoch of its producer has begun.
-            SequenceError: another batch was expected.
+            SequenceError: a different batch was expected.
         """
         producer = self.producers.get(number.producer_id)
         if producer is None or not producer.batch_number:
@@ -134,9 +132,9 @@ class ProducerStates:
         if number.epoch != producer.epoch:
             if number.epoch < producer.epoch:
                 raise ProducerFencedError(
-                    f"producer {number.producer_id} is in epoch {producer.epoch}, the batch is of epoch {number.epoch}",
+                    f"producer {number.producer_id} is in epoch {producer.epoch}, but the batch has epoch {number.epoch}",
                     where=self._directory,
-                    advice="Its producer has abandoned the batch: do not send it again",
+                    advice="Do not send the batch again: a newer epoch of the producer has replaced this epoch",
                 )
             if number.sequence:
                 raise self._refusal(number, 0)
@@ -153,17 +151,17 @@ class ProducerStates:
             f"a batch of producer {number.producer_id}, epoch {number.epoch}, begins with sequence {number.sequence}, but "
             f"{expected} is expected",
             where=self._directory,
-            advice="An earlier batch is missing, or this batch is older than the newest five: begin a new epoch",
+            advice="Begin a new epoch: an earlier batch is missing, or this batch is older than the newest five",
         )
 
     def write(self, number: BatchNumber, count: int, first_offset: int, stored: int, timestamp_us: int) -> ProducerEnd:
-        """Write the record of a batch that is about to be appended, and return its producer, whose note() commits the record.
+        """Write the record of a batch that is about to be appended; return the producer, whose note() commits the record.
 
         Args:
-            stored: Number of its messages to append.
+            stored: Number of messages of the batch to append.
 
         Raises:
-            ProducersLimitError: all stored producers have sent recently, so none can be evicted.
+            ProducersLimitError: all stored producers have sent recently, so that no producer can be evicted.
         """
         producer = self.producers.get(number.producer_id)
         if producer is None:
@@ -174,7 +172,7 @@ class ProducerStates:
         return producer
 
     def direct(self) -> tuple[int, int] | None:
-        """Return the file's descriptor, and the byte position up to which it can be written directly, if it is open."""
+        """Return the open file's descriptor and the byte position up to which the fast path can write, or None."""
         return None if self._file is None else self._file.direct()
 
     @staticmethod
@@ -182,13 +180,13 @@ class ProducerStates:
         return _HEAD.size + producer.slot * SLOT_BYTES
 
     def _add(self, producer_id: int, now_us: int) -> ProducerEnd:
-        """Add a producer, evicting the least recently active one at the limit."""
+        """Add a producer; at the limit, evict the least recently active producer."""
         if len(self.producers) >= MAX_PRODUCERS:
             oldest = self._oldest()
             if oldest.timestamp_us > now_us - PROTECTED_US:
                 raise ProducersLimitError(
-                    f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes: no "
-                    "other producer can be registered now",
+                    f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes, "
+                    "which is the limit",
                     where=self._directory,
                     advice="Use one producer for many messages, and close finished producers",
                 )
@@ -199,7 +197,7 @@ class ProducerStates:
         return producer
 
     def _oldest(self) -> ProducerEnd:
-        """Return the least recently active producer; all are sorted once for many calls."""
+        """Return the least recently active producer; the sorted list serves many calls."""
         while True:
             while self._silent:
                 timestamp_us, producer = self._silent[-1]
@@ -210,7 +208,7 @@ class ProducerStates:
             self._silent.sort(key=itemgetter(0), reverse=True)
 
     def forget(self, producer_id: int) -> None:
-        """Forget a producer that does not repeat batches any more."""
+        """Remove the state of a producer that does not repeat batches any more."""
         producer = self.producers.get(producer_id)
         if producer is None:
             return
@@ -229,7 +227,7 @@ class ProducerStates:
         return self._file
 
     def sync(self) -> None:
-        """Sync the written records; to be called before the messages are synced."""
+        """Sync the written records; must be called before the messages are synced."""
         file = self._file
         if self.is_dirty and file is not None:
             self.is_dirty = False  # before: records written meanwhile are for the next sync
@@ -250,5 +248,5 @@ def check_number(number: BatchNumber) -> None:
     is_known = 0 < number.producer_id <= MAX_PRODUCER_ID
     if not (is_known and 0 <= number.epoch <= MAX_EPOCH and 0 <= number.sequence < SEQUENCES):
         raise SequenceError(
-            f"{number} is not a batch number", advice="Ids have 63 bits, epochs 15, sequences 31, none is negative"
+            f"{number} is not a batch number", advice="Use non-negative ids of 63, epochs of 15, sequences of 31 bits"
         )

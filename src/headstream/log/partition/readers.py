@@ -1,4 +1,4 @@
-"""Readers: the followers of a log's partitions, opened once, each used by one thread at a time."""
+"""Readers: the followers of a log's partitions, opened once; each is used by one thread at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POOLED_BUFFERS: Final = 8
 
 
 class LockedFollower:
-    """A follower for one thread while the body of a `with` runs; try_enter() takes it if it is free, leave() returns it."""
+    """A follower that one thread uses in a `with` body; try_enter() acquires the follower if it is free, leave() releases it."""
 
     __slots__ = ("_lock", "follower", "leave", "try_enter")
 
@@ -35,7 +35,7 @@ class LockedFollower:
 
 
 class Readers:
-    """The followers of one log; any thread."""
+    """The followers of one log; thread-safe."""
 
     def __init__(self, files: ReadFiles, max_open: int) -> None:
         self._files = files
@@ -45,7 +45,7 @@ class Readers:
         self._followers: OrderedDict[tuple[int, int, int], LockedFollower] = OrderedDict()
 
     def find(self, topic_number: int, partition: int, generation: int, directory_of: Callable[[], str]) -> LockedFollower:
-        """Return the follower of a partition; refresh it as needed."""
+        """Return the follower of a partition; the caller must refresh it as needed."""
         key = topic_number, partition, generation
         evicted = None
         with self._lock:

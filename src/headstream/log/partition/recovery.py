@@ -1,30 +1,27 @@
 """Recovery: repairs a partition after a crash, before the next writer appends.
 
-A send is written in two steps, data and then index entry, and is acknowledged after both. A killed process
-leaves one of these states:
+A send is written in two steps, data and then index entry, and then acknowledged. A killed process can leave these states:
 
-    data without its entry, complete or torn      cut off: it was never acknowledged
-    a torn entry                                  cut off, with its data: never acknowledged either
+    data without its entry, complete or torn      truncated: never acknowledged
+    a torn entry                                  truncated with its data: never acknowledged
     a new segment's .log without its .index       an empty index is created
     an index that is missing, or whose head is    rebuilt from the messages (deleted by an operator; a crash does not do this)
     damaged
 
-A power cut can leave any part of the unsynced data: entries beyond the end of the data, or of bytes that differ from the written
-bytes, or after a hole. The newest segment's last sends are read, from a minute before the
-end, and all bytes after the last complete send are set aside: moved out of the segment, into files named so. A damaged send
-before a complete send stays in place, and reads of it raise an error. It is unknown which sends the policy had synced, so
-keeping only a prefix of complete sends could drop acknowledged sends; a later send is proven by its entry's check, its checksum
-and the offset in its messages.
+A power failure can leave any part of the unsynced data: entries beyond the end of the data, entries for bytes that differ from
+the written bytes, or entries after a hole. Recovery reads the newest segment's last sends, starting a minute before the end, and
+moves all bytes after the last complete send to separate files. A damaged send before a complete send stays in place, and reads of
+it raise an error. It is unknown which sends were synced, so keeping only the complete sends before the damage could drop
+acknowledged sends. A later send is proven by its entry's check, its checksum and the offset in its messages.
 
-Each cut, set-aside or rebuilt part is logged as a warning of `headstream.log`, with file and bytes.
-`headstream verify` lists files set aside as notes.
+Each truncated, moved or rebuilt part is logged as a warning of `headstream.log`, with file and bytes. `headstream verify` lists
+the separate files as notes.
 
-Only the newest segment is read, since a segment is synced before the next begins; the time taken does
-not depend on the log's size. Damage in an earlier segment does not prevent opening: reads of it raise CorruptLogError, all other
-reads succeed. Unexplained bytes are an error, never deleted:
-a .log whose index must be rebuilt but which holds bytes that are not messages keeps them under another
-name. If the newest segment's messages are missing but its index exists, a segment is begun after them: reads
-of the missing offsets raise an error, and a copy of the file can be restored at any time.
+Only the newest segment is read, because each segment is synced before the next segment starts; the duration does not depend on
+the log's size. Damage in an earlier segment does not prevent opening: reads of the damaged segment raise CorruptLogError, all
+other reads succeed. Unknown bytes are never deleted: if a .log whose index must be rebuilt contains bytes that are not messages,
+these bytes are kept in a separate file. If the newest segment's .log is missing but its index exists, a new segment is started
+after it: reads of the missing offsets raise an error, and a copy of the file can be restored later.
 """
 
 from __future__ import annotations
@@ -67,7 +64,7 @@ _NEVER: Final = "no whole send is there, so nothing acknowledged"
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """Number of a segment's sends that are kept, the last of them, and the numbers of the damaged sends among them."""
+    """The number of a segment's sends to keep, the last of these sends, and the numbers of the damaged sends."""
 
     count: int
     last: IndexEntry | None
@@ -76,7 +73,7 @@ class _Checked:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The place of the next append; `base_offset` is None if there is no segment, `timestamp_us` 0 if there is no message."""
+    """The position of the next append; `base_offset` is None if there is no segment, `timestamp_us` 0 if there is no message."""
 
     base_offset: int | None
     end_offset: int
@@ -86,16 +83,16 @@ class Tail:
 
 
 def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
-    """Repair a partition and return its end; `known`, the end that this process wrote, is not verified again."""
+    """Repair a partition and return its end; data up to `known`, the end that this process wrote, is not verified again."""
     names = files.list_names(directory)
     if names is None:
-        raise CorruptLogError("a partition's directory is missing, with all its messages", where=directory, advice=MISSING_ADVICE)
+        raise CorruptLogError("a partition's directory is missing, with all messages", where=directory, advice=MISSING_ADVICE)
     bases = rebuild_missing_indexes(directory, names, files)
     start = max(start_offsets(names), default=0)
     if not bases and not start:
         return Tail(None, 0, 0, 0, 0)
     if not bases:
-        report(directory, f"its segments are missing: one is begun at offset {start}, before which all messages are deleted")
+        report(directory, f"the segments are missing: a segment is begun at offset {start}; earlier messages are deleted")
         begin_segment(directory, start, files)
     newest = bases[-1] if bases else start
     if known is None:
@@ -120,9 +117,9 @@ def _find_newest(directory: str, newest: int, files: Files) -> int:
             reader = IndexReader(index, path, newest)
             if reader.seal is not None:
                 raise CorruptLogError(
-                    f"the newest segment's files are missing: the messages from offset {reader.seal.until_offset} on",
+                    f"the files of the newest segment, from offset {reader.seal.until_offset}, are missing",
                     where=directory,
-                    advice="Restore them from a copy; otherwise headstream verify --repair begins a segment after the "
+                    advice="Restore the files from a copy; otherwise headstream verify --repair begins a segment after the "
                     "committed offsets of consumers, so that no offset is reused",
                 )
             end, is_closed = newest if reader.last is None else reader.last.end_offset, reader.is_compacted
@@ -137,7 +134,7 @@ def _find_newest(directory: str, newest: int, files: Files) -> int:
 
 
 def begin_segment(directory: str, base: int, files: Files) -> None:
-    """Create the files of an empty segment where they are missing; the index last."""
+    """Create missing files of an empty segment, the index last."""
     files.open_write(segment_path(directory, base, LOG_SUFFIX)).close()
     files.sync_directory(directory)
     index = files.open_write(segment_path(directory, base, INDEX_SUFFIX))
@@ -151,7 +148,7 @@ def begin_segment(directory: str, base: int, files: Files) -> None:
 
 
 def _write_again(directory: str, base: int, files: Files) -> None:
-    """Rewrite a segment's bytes and sync them: after a failed sync, a kernel takes its cached copy for written."""
+    """Rewrite and sync a segment's bytes: after a failed sync, the kernel treats its cached pages as written."""
     for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
         file = files.open_write(segment_path(directory, base, suffix))
         try:
@@ -212,7 +209,7 @@ def _repair_newest(directory: str, base: int, files: Files, known: Tail | None) 
 
 
 def note_failed_sync(directory: str, files: Files) -> None:
-    """Create a marker, if possible, that a partition's newest segment must be written again."""
+    """Create a marker, if possible, which states that a partition's newest segment must be written again."""
     with suppress(StorageError):
         files.replace(f"{directory}/{SYNC_FAILED_NAME}", b"")
 
@@ -226,7 +223,7 @@ def _sync(file: WriteFile, directory: str, files: Files) -> None:
 
 
 def _sync_head(index: WriteFile) -> None:
-    """Sync the head before any entry: a crash does not explain an invalid head."""
+    """Sync the head before any entry, so that an invalid head is never caused by a crash."""
     try:
         index.sync()
     except StorageError:
@@ -235,9 +232,9 @@ def _sync_head(index: WriteFile) -> None:
 
 
 def _find_tail(reader: IndexReader) -> int:
-    """Return the number of the first entry that was possibly unsynced when the power failed.
+    """Return the number of the first entry that may have been unsynced when the power failed.
 
-    A kernel writes back within half a minute; twice that time is read, unless it has very many sends.
+    The kernel writes cached data back within half a minute; entries of twice this time are read, up to a limit.
     """
     if reader.last is None:
         return 0
@@ -252,7 +249,7 @@ def _find_tail(reader: IndexReader) -> int:
 
 
 def _rebuild_head(directory: str, base: int, files: Files) -> None:
-    """Rebuild an index with a damaged head where the messages prove it: a crash does not damage a head."""
+    """Rebuild an index with a damaged head if the messages prove the index; a crash cannot damage a head."""
     path = segment_path(directory, base, INDEX_SUFFIX)
     index = files.open_read(path)
     if index is None:
@@ -267,7 +264,7 @@ def _rebuild_head(directory: str, base: int, files: Files) -> None:
 
 
 def _find_last_whole(reader: IndexReader, data: ReadFile, trusted: int) -> _Checked:
-    """Return the number of sends kept: all up to the last send, from `trusted` on, that matches its entry."""
+    """Return the sends to keep: all sends up to the last send after `trusted` that matches its entry."""
     count = kept = min(trusted, reader.count)
     last = reader.entry(count - 1) if count else None
     end = (0, reader.base_offset) if last is None else (last.end_position, last.end_offset)
@@ -295,7 +292,7 @@ def _find_last_whole(reader: IndexReader, data: ReadFile, trusted: int) -> _Chec
 
 
 def _last_timestamp(directory: str, bases: list[int], files: Files) -> int:
-    """Return the time of the newest message of earlier segments: times do not decrease across a roll either."""
+    """Return the time of the newest message in earlier segments, because times must not decrease across segments."""
     for base in reversed(bases):
         path = segment_path(directory, base, INDEX_SUFFIX)
         file = files.open_read(path)

@@ -1,15 +1,15 @@
-"""Removal of a closed segment, which the next opening finishes after a crash.
+"""Removes closed segments; after a crash, the next opening completes a removal.
 
-    <base>.log, or -<n>.log     -> <base>.log.dropped     from here on the segment is dropped
-        <base>.index                removed                   from here on readers do not list it
-        <base>.summary              removed, if it exists
-        <base>.log.dropped          removed
+    <base>.log, or -<n>.log     renamed to <base>.log.dropped: the segment is now dropped
+    <base>.index                removed: readers no longer list the segment
+    <base>.summary              removed, if it exists
+    <base>.log.dropped          removed
 
-A crash after the first step leaves a .log.dropped, which the next opening finishes. A reader with open files
-finishes its read; one that opens them later lists the directory again.
+A crash after the first step leaves a .log.dropped file, and the next opening completes the removal. A reader that has the files
+open completes its read; a reader that opens the files later lists the directory again.
 
-A segment's side files, its summary, describe its messages and repeat some values of their headers: code that removes messages
-must call remove_side_files().
+A segment's side file, the summary, contains header values of the segment's messages. Code that removes messages must therefore
+call remove_side_files().
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIDE_SUFFIXES: Final = (SUMMARY_SUFFIX, f"{SUMMARY_SUFFIX}.new")
 
 
 def open_index(directory: str, base: int, files: Files) -> IndexReader | None:
-    """Return the index of a segment, to be closed by the caller, or None if it is missing."""
+    """Return the index of a segment, which the caller must close; None if it is missing."""
     path = segment_path(directory, base, INDEX_SUFFIX)
     file = files.open_read(path)
     if file is None:
@@ -65,13 +65,13 @@ def drop_segment(directory: str, base: int, generation: int, files: Files) -> No
 
 
 def remove_side_files(directory: str, base: int, files: Files) -> None:
-    """Remove the side files of a segment with changed or removed messages; durable with the directory's next sync."""
+    """Remove the side files of a segment whose messages were changed or removed; durable after the directory's next sync."""
     for suffix in SIDE_SUFFIXES:
         files.remove(segment_path(directory, base, suffix))
 
 
 def finish_drops(directory: str, files: Files) -> None:
-    """Finish the interrupted removals of segments of a partition."""
+    """Complete interrupted removals of a partition's segments."""
     for name in files.list_names(directory) or []:
         if name.endswith(DROPPED_SUFFIX):
             base = name.removesuffix(DROPPED_SUFFIX)

@@ -17,22 +17,21 @@ _MAX_SEGMENT_BYTES: Final = 2 << 30
 
 
 def check_segment_bytes(segment_bytes: int) -> int:
-    """Return a segment size; InvalidOptionError if it is not 4 KiB to 2 GiB."""
+    """Return the segment size; InvalidOptionError if it is not between 4 KiB and 2 GiB."""
     if not isinstance(segment_bytes, int) or not _MIN_SEGMENT_BYTES <= segment_bytes <= _MAX_SEGMENT_BYTES:
-        raise InvalidOptionError(
-            f"segment_bytes is {segment_bytes!r}", advice=f"Use {_MIN_SEGMENT_BYTES} to {_MAX_SEGMENT_BYTES}"
-        )
+        allowed = f"{_MIN_SEGMENT_BYTES} to {_MAX_SEGMENT_BYTES}"
+        raise InvalidOptionError(f"segment_bytes must be {allowed}, not {segment_bytes!r}")
     return segment_bytes
 
 
 def check_sent_bytes(sent: BytesLike, where: str) -> int:
-    """Return the size of a batch; LimitError above the limit of a send, InvalidInputError if it is empty."""
+    """Return the size of a batch; LimitError if it exceeds the limit of a send, InvalidInputError if it is empty."""
     size_bytes = memoryview(sent).nbytes
     if size_bytes > MAX_BATCH_BYTES:
         raise LimitError(
             f"the batch has {size_bytes} bytes",
             where=where,
-            advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: send less at a time, or store big payloads elsewhere",
+            advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: send smaller batches, or store big payloads elsewhere",
         )
     if size_bytes == 0:
         raise InvalidInputError("the batch contains no message", where=where, advice="Send at least one message")

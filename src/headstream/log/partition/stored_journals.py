@@ -1,4 +1,4 @@
-"""The delivery journals beside a topic's consumer offsets: their groups, and the messages that retention keeps for them."""
+"""Lists the delivery journals beside a topic's consumer offsets: groups, and messages that retention must keep."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def list_journals(offsets: OffsetStore, files: Files) -> Iterator[tuple[OffsetOw
 
 
 def find_unconfirmed(offsets: OffsetStore, files: Files, partition: int, generation: int) -> dict[int, str]:
-    """Return the offset of each permanently failed message without a confirmed dead letter, with the group's name."""
+    """Return the offsets of permanently failed messages without a confirmed dead letter, with the group's name."""
     found: dict[int, str] = {}
     for owner, number in list_journals(offsets, files):
         if number == partition:

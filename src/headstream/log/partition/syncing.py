@@ -1,4 +1,4 @@
-"""Syncing to the disk: senders that share a sync, and syncs in the background.
+"""Syncs to the disk: sends that share a sync, and background syncs.
 
 always     append -> data -> index entry -> GroupCommit.wait -> acknowledged
 interval   append -> data -> index entry -> acknowledged        IntervalSyncer: changed partitions, once per second
@@ -26,19 +26,19 @@ _GATHERING_S: Final = 0.02
 def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
     """Return the error for a partition that could not be synced."""
     return PartitionClosedError(
-        f"this partition accepts no messages after a failed sync: {failure}",
+        f"the partition accepts no messages after a failed sync: {failure}",
         where=directory,
-        advice="Check the kernel's log for disk errors; then close the log in this process and open it again, "
-        "which recovers it. It can contain unacknowledged messages",
+        advice="Check the kernel's log for disk errors; then close the log in this process and open the log again. "
+        "Opening recovers the partition, which can contain unacknowledged messages",
     )
 
 
 class GroupCommit:
-    """Lets senders that wait for the disk share one sync; any thread.
+    """Lets senders that wait for the disk share one sync; thread-safe.
 
-    The first waiter syncs for all writers that have written by then; later writers form the next group. A single sender never
-    waits for other senders. `sync` returns the number, from 1, of the newest send included, or raises StorageError,
-    then and for every later call.
+    The first waiter syncs all sends that are written at this time; later sends form the next group. A single sender never waits
+    for other senders. `sync` returns the number, from 1, of the newest synced send. If `sync` raises StorageError, every later
+    call raises the error too.
     """
 
     def __init__(self, sync: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -53,7 +53,7 @@ class GroupCommit:
         self._is_syncing = False
 
     def wait(self, number: int) -> None:
-        """Wait until a send is synced, with all before it."""
+        """Wait until a send and all earlier sends are synced."""
         with self._lock:
             self._newest = max(self._newest, number)
             if self._newest - self._synced >= self._expected:
@@ -98,7 +98,7 @@ class IntervalSyncer:
         self._thread: threading.Thread | None = None
 
     def add(self, sync: Callable[[], object]) -> None:
-        """Call a sync once, within an interval; its owner remembers a failure."""
+        """Schedule one call of a sync function within an interval; the function must record a failure itself."""
         with self._lock:
             self._waiting.add(sync)
             if self._thread is None and not self._stop.is_set():

@@ -1,4 +1,4 @@
-"""The files of a log, read without locks by any process.
+"""The files of a log, which every process can read without locks.
 
     layout     names of files, byte layouts of index and marker
     files      the reading half of the file interface: open, pread, list
@@ -7,6 +7,6 @@
     segment    one segment: offsets -> byte ranges -> bytes
     follower   one partition: the committed messages of all its segments, while the writer appends
 
-Data is written before its index entry, so the last complete, valid entry of the newest index is the committed end. Before
-it only a message's state byte changes; bytes after it are ignored.
+Data is written before its index entry, so the last complete, valid entry of the newest index is the committed end. Of the data
+before the committed end, only the messages' state bytes change; bytes after it are ignored.
 """

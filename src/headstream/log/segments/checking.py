@@ -1,7 +1,7 @@
 """Compares each send read from a segment with the CRC-32C of its index entry.
 
-Sends that lie completely in a chunk are checked in the chunk. A send that is read in parts is first read completely to check it,
-and the result is stored. The checksum counts each state byte as 0, so a writer can change states meanwhile.
+Sends that are completely in a chunk are checked in the chunk. A send that is read in parts is first read completely and checked,
+and the result is stored. The checksum treats each state byte as 0, so that a writer can change states meanwhile.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class SendChecks:
         self._whole: dict[int, None] = {}
 
     def read_whole(self, file: ReadFile, position: int, buffer: memoryview, begin: int, rows: memoryview) -> tuple[int, int]:
-        """Fill a buffer from a byte position of a file, check its sends by their index entries (`rows`; the first is at buffer
-        position `begin`), and return bytes read (fewer than wanted only at the end of the file) and the number of intact
-        sends."""
+        """Fill a buffer from a byte position of a file and check its sends against their index entries (`rows`; the first send is
+        at buffer position `begin`). Return the number of bytes read (fewer than requested only at the end of the file) and the
+        number of undamaged sends."""
         notes, done, whole = new_check(), 0, 0
         while done < len(buffer):
             span = min(_PIECE_BYTES, len(buffer) - done)
@@ -70,7 +70,7 @@ class SendChecks:
             del self._whole[next(iter(self._whole))]
 
     def corrupt(self, entry: IndexEntry, there_until: int) -> CorruptSendError:
-        """Return the error of a damaged send of a file that could be read up to a byte position."""
+        """Return the error for a damaged send in a file that could be read up to a byte position."""
         is_cut = there_until < entry.end_position
         reason = f"the file ends at byte {there_until}" if is_cut else "the checksum does not match"
         return corrupt_offsets(
@@ -82,7 +82,7 @@ class SendChecks:
 
 
 def describe_offsets(from_offset: int, until_offset: int) -> str:
-    """Return a half-open range of offsets as text."""
+    """Return a half-open range of offsets as a string."""
     return f"offset {from_offset}" if until_offset == from_offset + 1 else f"offsets {from_offset} to {until_offset - 1}"
 
 
@@ -91,8 +91,8 @@ def corrupt_offsets(what: str, where: str, from_offset: int, until_offset: int) 
     return CorruptSendError(
         what,
         where=where,
-        advice="Restore the segment's files from a copy (headstream verify lists all damage); "
-        f"to continue without these messages, read from offset {until_offset}",
+        advice="Restore the segment's files from a copy (headstream verify lists all damage), or "
+        f"read from offset {until_offset} to continue without these messages",
         from_offset=from_offset,
         until_offset=until_offset,
     )
@@ -109,7 +109,7 @@ def missing_offsets(directory: str, base_offset: int, from_offset: int, until_of
 
 
 def no_message(path: str, position: int) -> CorruptLogError:
-    """Return the error for a byte position of a .log at which no complete message begins."""
+    """Return the error for a byte position in a .log at which no complete message starts."""
     return CorruptLogError(
         f"there is no complete message at byte {position}",
         where=path,

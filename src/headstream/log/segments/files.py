@@ -1,10 +1,10 @@
 """The reading half of the file interface, and operating-system errors as StorageError.
 
-Readers access files only through ReadFiles, so the same code reads a disk, the memory of `memory://` and a test's faulty
-disk. log/system/files.py adds the writing half. No other module of the log opens files.
+Readers access files only through ReadFiles, so that the same code reads a disk, the memory of `memory://` and the faulty disk of
+a test. log/system/files.py adds the writing half. No other module of the log opens files.
 
-Reading is pread into a reused buffer: mmap would save a copy, but turns a read error or a truncated file into a crash
-(SIGBUS), and allocating memory for each read can cost more than the read.
+Files are read with pread into a reused buffer. mmap would save a copy, but would turn a read error or a truncated file into a
+crash (SIGBUS). Allocating memory for each read can cost more than the read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TICK_NS: Final = 20_000_000
 
 
 def storage_error(error: OSError, action: str, path: str) -> StorageError:
-    """Return the error, with path and advice, for a refused file operation; `action` as in `write to a file`."""
+    """Return the error, with path and advice, for a failed file operation; `action` as in `write to a file`."""
     code = error.errno if error.errno is not None else 0
     reason = os.strerror(code) if code else str(error)
     kind = DiskFullError if code in (errno.ENOSPC, errno.EDQUOT) else StorageError
@@ -50,33 +50,33 @@ class ReadFile(Protocol):
     """An open file, for reading."""
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill a buffer from a byte position and return the bytes read: fewer only at the end of the file."""
+        """Fill a buffer from a byte position; return the number of bytes read, which is smaller only at the end of the file."""
 
     def size_bytes(self) -> int:
         """Return the file's current size."""
 
     def close(self) -> None:
-        """Close the file; closing twice is allowed."""
+        """Close the file; a second call does nothing."""
 
 
 class ReadFiles(Protocol):
     """A file system, for reading."""
 
     def open_read(self, path: str) -> ReadFile | None:
-        """Return the file opened for reading, or None if it does not exist."""
+        """Open a file for reading; return None if the file does not exist."""
 
     def list_names(self, directory: str) -> list[str] | None:
-        """Return the names in a directory, or None if it does not exist."""
+        """Return the names in a directory; None if the directory does not exist."""
 
     def changed(self, directory: str) -> int | None:
-        """Return a number that changes when a directory's names change, or None if it does not exist.
+        """Return a number that changes when a directory's names change; None if the directory does not exist.
 
-        In a file system it is the modification time, nanoseconds since 1970 UTC (of a file, the time of its last write); a new
-        negative number at each call while a change within the same clock tick would not alter that time.
+        In a file system, the number is the modification time (for a file, the time of its last write), nanoseconds since 1970
+        UTC. If a change within the same clock tick would not change this time, each call returns a new negative number.
         """
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory has that path."""
+        """Return whether a file or directory with this path exists."""
 
 
 class OsReadFile:
@@ -135,7 +135,7 @@ class OsReadFiles:
             raise storage_error(error, "list a directory", directory) from error
 
     def changed(self, directory: str) -> int | None:
-        """Return a number that changes when a directory's names change, or None if it does not exist."""
+        """Return a number that changes when a directory's names change; None if the directory does not exist."""
         try:
             changed_ns = os.stat(directory).st_mtime_ns  # noqa: PTH116 - called at each refresh
         except FileNotFoundError:
@@ -157,10 +157,9 @@ class OsReadFiles:
 
 
 class BufferPool:
-    """Up to `max_kept` buffers that are reused when no view of them is left; thread-safe.
+    """Up to `max_kept` buffers that are reused once no view of them exists; thread-safe.
 
-    By default three: a loop holds one chunk while it reads the next; the third is for a caller that also holds the previous
-    chunk.
+    The default is three: a loop holds one chunk while it reads the next chunk, and a caller can also hold the previous chunk.
     """
 
     MIN_BYTES: Final = 64 * 1024
@@ -174,7 +173,7 @@ class BufferPool:
         self._lock = threading.Lock()
 
     def take(self, size_bytes: int) -> memoryview:
-        """Return a writable view of the size, with arbitrary content."""
+        """Return a writable view of the given size, with arbitrary content."""
         with self._lock:
             free = [buffer for buffer in self._buffers if _is_free(buffer)]
             buffer = min((buffer for buffer in free if len(buffer) >= size_bytes), key=len, default=None)
@@ -189,7 +188,7 @@ class BufferPool:
 
 
 def _is_free(buffer: bytearray) -> bool:
-    """Return whether no view of a buffer is held: only then can its size change."""
+    """Return whether no view of a buffer exists, tested by changing its size."""
     try:
         buffer.append(buffer.pop())
     except BufferError:

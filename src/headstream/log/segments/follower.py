@@ -5,9 +5,9 @@
         columns = decode_columns(chunk)
     follower.refresh()                                      # messages appended since
 
-Each send is compared with its checksum. A damaged send raises CorruptSendError after all messages before it have been
-returned; `follower.read(follower.next_readable(error.until_offset))` continues behind it. A follower takes no lock, writes
-nothing, and is used by one thread at a time.
+Each send is compared with its checksum. A damaged send raises CorruptSendError after all earlier messages have been returned;
+`follower.read(follower.next_readable(error.until_offset))` continues after the damage. A follower takes no lock and writes
+nothing; it is not thread-safe.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from headstream.log.segments.skipping import SegmentSkips
 
 
 def find_later(count: int, first_time_of: Callable[[int], int | None], timestamp_us: int) -> int:
-    """Return the number of the first segment that begins at a time or later; `count` if there is none.
+    """Return the number of the first segment that starts at a time or later; `count` if there is none.
 
     Args:
         count: Number of segments; their times never decrease.
-        first_time_of: Returns the time of a segment's first message, microseconds since 1970 UTC, or None if compaction has
-            emptied it or it cannot be read: then the next segment's time is used.
+        first_time_of: Returns the time of a segment's first message, microseconds since 1970 UTC. None if the segment is empty
+            after a compaction or unreadable; the next segment's time is then used.
     """
     low, high = 0, count
     while low < high:
@@ -76,7 +76,7 @@ _Query = Callable[Concatenate[_Follower, _Arguments], _Answer]
 
 
 def retry_on_removal(query: _Query[_Follower, _Arguments, _Answer]) -> _Query[_Follower, _Arguments, _Answer]:
-    """Repeat a query, which must not change state, after renew() if a segment was removed meanwhile."""
+    """Repeat a query after renew() if a segment was removed meanwhile; the query must not change state."""
 
     @wraps(query)
     def wrapper(follower: _Follower, /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Answer:
@@ -138,12 +138,12 @@ class PartitionFollower:
 
     @property
     def first_offset(self) -> int:
-        """The log start offset, as of the last refresh: older messages were deleted; end_offset if the partition is empty."""
+        """The log start offset as of the last refresh, before which messages are deleted; end_offset if empty."""
         return self._start_offset
 
     @property
     def end_offset(self) -> int:
-        """One past the newest committed offset, as of the last refresh: the next message's offset."""
+        """The offset of the next message, one past the newest committed offset, as of the last refresh."""
         return self._end_offset
 
     @property
@@ -152,12 +152,12 @@ class PartitionFollower:
         return [segment.base_offset for segment in self._segments]
 
     def refresh(self) -> None:
-        """Read the appends, new segments and deletions since the last refresh; PartitionNotFoundError if it no longer exists."""
+        """Read appends, new segments and deletions since the last refresh; PartitionNotFoundError if the partition is deleted."""
         changed = self._files.changed(self._directory)
         if changed is None:
             self.close()
             what = "the partition does not exist or has been deleted"
-            advice = "Look the topic up again; if it has the partition, headstream verify tells what to do"
+            advice = "Look up the topic again; if the topic has the partition, run headstream verify"
             raise PartitionNotFoundError(what, where=self._directory, advice=advice)
         if self._segments:
             self._newest().refresh()
@@ -168,12 +168,12 @@ class PartitionFollower:
         self._end_offset = self._newest().end_offset if self._segments else 0
 
     def renew(self) -> None:
-        """Refresh regardless of the directory's time: a listed segment has been removed."""
+        """Refresh regardless of the directory's modification time, because a listed segment was removed."""
         self._changed = None
         self.refresh()
 
     def _has_rolled(self) -> bool:
-        """Return whether a segment follows the newest known segment: directory times can be too coarse to tell."""
+        """Return whether a segment follows the newest known segment; directory times are too coarse for this test."""
         newest = self._newest()
         end = newest.end_offset
         return end > newest.base_offset and self._files.exists(segment_path(self._directory, end, INDEX_SUFFIX))
@@ -210,11 +210,11 @@ class PartitionFollower:
 
     @retry_on_removal
     def size_between(self, from_offset: int, until_offset: int) -> int:
-        """Return the approximate committed size of a range, only from the indexes; a partial send counts in proportion.
+        """Return the approximate committed size of a range, computed from the indexes; a partial send counts in proportion.
 
         Args:
-            from_offset: First offset; offsets before first_offset count 0 bytes.
-            until_offset: End offset, exclusive; offsets after end_offset count 0 bytes.
+            from_offset: First offset; offsets before first_offset count as 0 bytes.
+            until_offset: End offset, exclusive; offsets after end_offset count as 0 bytes.
         """
         first, last = max(from_offset, self.first_offset), min(until_offset, self._end_offset)
         if last <= first:
@@ -227,7 +227,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def offset_after(self, from_offset: int, size_bytes: int) -> int:
-        """Return the end offset of the last send within a number of bytes from an offset, or of the first send if none fits."""
+        """Return the end offset of the last send that fits into `size_bytes` after an offset; of the first if none fits."""
         first = begin = max(from_offset, self.first_offset)
         number, left = self._segment_number(begin), size_bytes
         while number < len(self._segments) - 1:
@@ -242,7 +242,7 @@ class PartitionFollower:
         return first if first > begin and self.size_between(first, found) > left else found
 
     def _segment_bytes(self, number: int) -> int:
-        """Return the committed size of a segment other than the newest."""
+        """Return the committed size of a segment, except the newest segment."""
         base = self._segments[number].base_offset
         if base not in self._sealed_bytes:
             self._sealed_bytes[base] = self._open(number).size_bytes
@@ -270,7 +270,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def offset_before(self, size_bytes: int) -> int:
-        """Return the first offset of the newest segments that together fit in `size_bytes`; the newest is always included."""
+        """Return the first offset of the newest segments that together fit into `size_bytes`; at least one segment."""
         number = len(self._segments) - 1
         rest = size_bytes - (self._newest().size_bytes if self._segments else 0)
         while number > 0 and rest >= self._open(number - 1).size_bytes:
@@ -287,24 +287,24 @@ class PartitionFollower:
     ) -> Iterator[memoryview]:
         """Return the stored messages of a range of offsets, in order, in chunks of complete messages.
 
-        A chunk is valid while it is held; its memory is reused after that.
+        A chunk is valid while the caller holds a reference; then its memory is reused.
 
         Args:
             from_offset: First offset; first_offset or later.
-            until_offset: End offset, exclusive, at most end_offset; None is end_offset.
-            size_bytes: Approximate size of a chunk; a larger message is a chunk by itself.
-            where: A filter: closed segments without a message that can match it are left out. None reads all.
+            until_offset: End offset, exclusive, at most end_offset; None: end_offset.
+            size_bytes: Approximate size of a chunk; a larger message is returned as a single chunk.
+            where: A filter: closed segments in which no message can match are skipped. None reads all segments.
 
         Raises:
-            OffsetOutOfRangeError: the range begins before first_offset or ends after end_offset.
-            CorruptSendError: the next messages are damaged; the messages before them have been returned.
+            OffsetOutOfRangeError: the range starts before first_offset or ends after end_offset.
+            CorruptSendError: the next messages are damaged; all earlier messages have been returned.
         """
         end = self._end_offset if until_offset is None else until_offset
         if end > self._end_offset:
             self.refresh()
         if from_offset < self.first_offset or end > self._end_offset:
             what = f"offsets {from_offset} to {end} were requested, but {self.first_offset} to {self._end_offset} exist"
-            advice = "Older ones were dropped by retention or deletion, later ones have not been written"
+            advice = "Older messages were dropped by retention or deletion, later offsets have not been written"
             raise OffsetOutOfRangeError(what, where=self._directory, advice=advice)
         return self._chunks(from_offset, end, size_bytes, where)
 
@@ -319,18 +319,18 @@ class PartitionFollower:
 
     @retry_on_removal
     def read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
-        """Return the first chunk of a range, as read() would, and the offset to continue from.
+        """Return the first chunk of a range, like read(), and the offset at which to continue.
 
-        If compaction has removed the range's beginning, the chunk is empty and the returned offset is the next to read, which
-        can be after until_offset.
+        If compaction has removed the start of the range, the chunk is empty and the returned offset is the next offset to read,
+        which can be after until_offset.
 
         Args:
             from_offset: First offset; first_offset or later.
-            until_offset: End offset, exclusive: more than from_offset, at most end_offset.
+            until_offset: End offset, exclusive; greater than from_offset, at most end_offset.
             size_bytes: Approximate size of the chunk.
 
         Raises:
-            CorruptSendError: its first messages are damaged; next_readable() returns where to continue.
+            CorruptSendError: the first messages of the range are damaged; next_readable() returns the next offset.
         """
         number = self._segment_number(from_offset)
         segment_end = self._segment_end(number)
@@ -346,14 +346,14 @@ class PartitionFollower:
             raise unreadable_segment(error, from_offset, segment_end) from error
 
     def _check_not_deleted(self, offset: int) -> None:
-        """Raise OffsetOutOfRangeError if a missing message was deleted with all before it, not by a compaction or its mark."""
+        """Raise OffsetOutOfRangeError if a missing message is before the log start offset, so that no compaction removed it."""
         if self._files.changed(self._directory) != self._changed:
             start = max(start_offsets(self._files.list_names(self._directory) or []), default=0)
             if offset < start:
                 raise self._dropped(offset, start)
 
     def skip(self, offset: int, where: Filter) -> tuple[int, int] | None:
-        """Return the end of an offset's segment, and its number of messages, if no message can match a filter; else None."""
+        """Return end offset and message count of an offset's segment if no message in it can match a filter; else None."""
         number = self._segment_number(offset)
         base, next_base = self._segments[number].base_offset, self._next_base(number)
         count = None if next_base is None else self._skips.count_unmatched(where, base, next_base)
@@ -367,7 +367,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def next_readable(self, offset: int) -> int:
-        """Return the first offset, from the given offset on, whose send is not damaged; end_offset if there is none."""
+        """Return the first offset at or after an offset whose send is not damaged; end_offset if there is none."""
         offset = max(offset, self.first_offset)
         while offset < self._end_offset:
             number = self._segment_number(offset)
@@ -383,7 +383,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def may_miss(self, offset: int) -> bool:
-        """Return whether the segment of an offset is compacted, so that offsets can be missing."""
+        """Return whether the segment of an offset is compacted, so that offsets may be missing."""
         return self._open(self._segment_number(offset)).is_compacted
 
     @retry_on_removal
@@ -404,11 +404,11 @@ class PartitionFollower:
         return number
 
     def _dropped(self, offset: int, first_offset: int) -> OffsetOutOfRangeError:
-        advice = f"Begin again from {first_offset}, the first existing offset"
-        return OffsetOutOfRangeError(f"offset {offset} has been dropped meanwhile", where=self._directory, advice=advice)
+        advice = f"Continue at {first_offset}, the first existing offset"
+        return OffsetOutOfRangeError(f"offset {offset} was dropped in the meantime", where=self._directory, advice=advice)
 
     def _open(self, number: int) -> Segment:
-        """Return an opened segment; of all other segments only the newest stays open."""
+        """Return an opened segment; close all other segments except the newest."""
         if not self._segments[number].is_open:
             for other in self._segments[:-1]:
                 other.close()
@@ -416,7 +416,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def offset_of(self, timestamp_us: int) -> int:
-        """Return the first offset appended at this time or later; end_offset if there is none."""
+        """Return the first offset that was appended at a time or later; end_offset if there is none."""
         # The last segment that begins before that time contains the offset, or ends just before it.
         later = find_later(len(self._segments), self._first_time_us, timestamp_us)
         if later == 0:
@@ -425,12 +425,12 @@ class PartitionFollower:
 
     @retry_on_removal
     def last_time(self) -> int | None:
-        """Return when the newest message was appended, microseconds since 1970 UTC; None if there is none."""
+        """Return the append time of the newest message, microseconds since 1970 UTC; None if there is no message."""
         times = (self._open(number).last_timestamp_us for number in range(len(self._segments) - 1, -1, -1))
         return next((time_us for time_us in times if time_us is not None), None)
 
     def _first_time_us(self, number: int) -> int | None:
-        """Return the time of a segment's first message, read once; None for an empty segment."""
+        """Return the time of a segment's first message, which is read once; None for an empty segment."""
         base = self._segments[number].base_offset
         if (first := self._first_times_us.get(base)) is None:
             with suppress(CorruptLogError):  # reading that segment raises it

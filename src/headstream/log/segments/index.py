@@ -1,7 +1,7 @@
-"""Reads one segment's index: the bytes of each send, found by offset, byte position or time.
+"""Reads one segment's index, which maps offsets, byte positions and times to sends.
 
-Entries are read from the file (binary search with pread), so an index of millions of entries needs no memory; repeated
-reads hit the page cache. The entries around the last read entry are cached, for readers that take one message at a time.
+Entries are read from the file (binary search with pread), so that an index with millions of entries needs no memory; repeated
+reads use the page cache. Entries around the last read entry are cached for readers that take one message at a time.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class IndexReader:
             raise CorruptLogError(
                 "the header of an index file is damaged",
                 where=self.path,
-                advice="Move the file away: the next writer that opens the log rebuilds it from the .log",
+                advice="Move the file out of the log: the next writer that opens the log rebuilds the index from the .log",
             )
         if header.version > INDEX_VERSION or header.entry_size != INDEX_ENTRY_BYTES:
             raise LogVersionError(
-                f"the index has version {header.version} and entries of {header.entry_size} bytes",
+                f"unsupported index version {header.version} with entries of {header.entry_size} bytes",
                 where=self.path,
                 advice="Use the Headstream version that wrote it, or a newer version",
             )
@@ -83,7 +83,7 @@ class IndexReader:
         self.needs_seal = header.version > UNSEALED_VERSION
 
     def refresh(self) -> None:
-        """Read the commits of the writer since the last refresh: the last complete, valid entry is the end."""
+        """Read the commits of the writer since the last refresh, up to the last complete, valid entry."""
         there = max(0, (self._file.size_bytes() - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES)
         # Only the newest entry can be partly written; bytes after the last valid entry are ignored.
         for number in range(there - 1, self.count - 1, -1):
@@ -127,11 +127,11 @@ class IndexReader:
         return CorruptLogError(
             f"entry {number} of an index file is damaged",
             where=f"{self.path}, byte {INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES}",
-            advice="Move the file away: the next writer that opens the log rebuilds it from the .log",
+            advice="Move the file out of the log: the next writer that opens the log rebuilds the index from the .log",
         )
 
     def rows(self, number: int, count: int) -> memoryview:
-        """Return the bytes of `count` entries from a number on, unchecked."""
+        """Return the bytes of `count` entries, starting at entry `number`, unchecked."""
         rows = memoryview(bytearray(count * INDEX_ENTRY_BYTES))
         return rows[: self._file.read_into(rows, INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES)]
 
@@ -144,7 +144,7 @@ class IndexReader:
         return self._find_among_damaged(offset)
 
     def _find_among_damaged(self, offset: int) -> int:
-        """Return the result of find_offset() by a linear scan: a damaged entry misleads a binary search."""
+        """Return the result of find_offset() with a linear scan, because damaged entries mislead a binary search."""
         from_offset, until_offset, damaged = self.base_offset, offset + 1, 0
         for number in range(self.count):
             entry = self._read(number)
@@ -165,7 +165,7 @@ class IndexReader:
         )
 
     def find_offset_from(self, offset: int) -> int:
-        """Return the number of the first entry that contains this offset or later offsets; `count` if there is none."""
+        """Return the number of the first entry that contains an offset or later offsets; `count` if there is none."""
         number = bisect_right(range(self.count), offset, key=lambda number: self._peek(number)[0])
         before = self.find_entry(number - 1) if number else None
         if (number and before is None) or (number < self.count and self.find_entry(number) is None):
@@ -173,7 +173,7 @@ class IndexReader:
         return number - 1 if before is not None and before.end_offset > offset else number
 
     def _find_from_among_damaged(self, offset: int) -> int:
-        """Return the result of find_offset_from() by a linear scan: a damaged entry misleads a binary search."""
+        """Return the result of find_offset_from() with a linear scan, because damaged entries mislead a binary search."""
         from_offset, damaged = offset, -1
         for number in range(self.count):
             entry = self._read(number)
@@ -193,7 +193,7 @@ class IndexReader:
         return self.count
 
     def size_before(self, offset: int) -> int:
-        """Return the approximate bytes before an offset, only from the index; a partial send counts in proportion."""
+        """Return the approximate number of bytes before an offset, from the index; a partial send counts in proportion."""
         if self.last is None or offset <= self.base_offset:
             return 0
         if offset >= self.last.end_offset:
@@ -209,7 +209,7 @@ class IndexReader:
         return self.entry(max(number, last)).end_offset
 
     def messages_count(self, until_offset: int) -> int:
-        """Return the number of messages before an offset at which an entry ends; it reads the entries."""
+        """Return the number of messages before an offset at which an entry ends; reads the entries."""
         count, entries_count = 0, self.find_offset_from(until_offset)
         rows = memoryview(bytearray(_ENTRIES_AT_ONCE * INDEX_ENTRY_BYTES))
         for number in range(0, entries_count, _ENTRIES_AT_ONCE):
@@ -219,7 +219,7 @@ class IndexReader:
         return count
 
     def find_last(self, count: int, until_offset: int) -> tuple[int, int]:
-        """Return the first offset of the last `count` messages, or of all, before an entry's end, and their number."""
+        """Return the first offset and the number of the last messages, at most `count`, before the end of an entry."""
         found = 0
         for number in range(self.find_offset_from(until_offset) - 1, -1, -1):
             entry = self.entry(number)
@@ -229,11 +229,11 @@ class IndexReader:
         return self.base_offset, found
 
     def find_timestamp(self, timestamp_us: int) -> int:
-        """Return the number of the first entry of this time or later; `count` if there is none."""
+        """Return the number of the first entry with a time or a later time; `count` if there is none."""
         return bisect_left(range(self.count), timestamp_us, key=lambda number: self._peek(number)[1])
 
     def find_last_within(self, start: int, until_offset: int, until_position: int) -> int:
-        """Return the number of the last entry, from `start` on, that ends at or before both limits; start - 1 if none does."""
+        """Return the number of the last entry from `start` on that ends at or before both limits; start - 1 if there is none."""
 
         def is_beyond(number: int) -> bool:
             entry = self.find_entry(number)
@@ -258,7 +258,7 @@ class IndexReader:
 
 
 def read_generation(files: ReadFiles, path: str) -> int | None:
-    """Return the .log generation that an index names, or None if the index is missing or incomplete."""
+    """Return the .log generation that an index names; None if the index is missing or incomplete."""
     file = files.open_read(path)
     if file is None:
         return None

@@ -1,40 +1,38 @@
-"""The names and byte layouts of a log's files.
+"""Names and byte layouts of a log's files.
 
     DIR/
       headstream.json       the marker: {"format": 1, "identity": "<uuid>", "created_us": <microseconds>}
       headstream.lock       locked (flock) by the one writing process; contains its process id
       catalog.sqlite        streams, topics, partitions (log/catalog/catalog.py)
       streams/<stream>/<topic>/<partition>/     topic directories are numbered; numbers are never reused
-        00000000000000000000.log                only stored messages, back to back; named by the first offset
+        00000000000000000000.log                only stored messages, contiguous; named by the first offset
         00000000000000000000.index              a header, then one entry per send
         00000000000000000000-1.log              the first rewrite of a .log; the index names the valid generation
         00000000000000000000.summary            summary of the headers of a closed segment
-        00000000000000000040.start              empty; messages before the offset of its name are deleted
+        00000000000000000040.start              empty; messages before the offset in the name are deleted
         (log/upkeep/prefix_removal.py)
-        producers                               the latest batch of each numbering producer (log/partition/producer_states.py)
+        producers                               producers' newest batches (log/partition/producer_states.py)
       streams/<stream>/<topic>/offsets/         consumer offsets (log/partition/offsets.py)
       staged/ inbox/                            batches to be committed together (log/staged/staging.py)
 
-Index, little-endian, 32 bytes each so that no entry crosses a page:
+Index, little-endian, 32 bytes per entry, so that no entry crosses a page boundary:
 
     header   magic "HSINDEX\\0" | version u32 | entry_size u32 | base_offset u64 | generation u32 | check u32
     entry    byte_position u32 | size_bytes u32 | relative_offset u32 | count u32 | timestamp_us u64 | crc32c u32 | check u32
     seal     end_position u32  | zero u32       | relative_until u32  | zero u32  | zero u64         | zero u32   | check u32
 
-Version 3 is a compacted segment's index: its entries are runs of messages with consecutive offsets; between two entries, and
-after the last entry, offsets can be missing. Version 4 is the same of a segment from which marked messages were removed, but
-whose keys no compaction has seen. generation names the .log, 0 the unnumbered .log. After the last entry is the seal:
-the .log's size, and the offset at which the next segment begins. It distinguishes a truncated segment, or a missing next
-segment, from messages that were removed. Version 2 is the same without a seal; older Headstreams wrote it, as does a rebuild
-where compaction had removed the segment's last messages. In version 1 no offset is missing and generation is 0; the seal
-is written once the segment is closed and the next segment exists.
-relative_offset counts from base_offset. All messages of an entry have its timestamp; timestamps never decrease within a
-partition. crc32c is the CRC-32C of the entry's bytes in the .log with each state byte as 0; check is the CRC-32C of the
-preceding bytes of the header or entry, seeded with the low half of base_offset, so that an entry is valid only in its own
-file.
+In version 1, no offset is missing and generation is 0; the seal is written once the segment is closed and the next segment
+exists. Version 2 is version 3 without a seal, written by older versions of Headstream and by rebuilds after compaction has
+removed the segment's last messages. Version 3 is the index of a compacted segment: the entries are runs of messages with
+consecutive offsets; between two entries, and after the last entry, offsets can be missing. Version 4 has the same layout, for a
+segment from which marked messages were removed, but which was not compacted by key. generation names the .log, 0 the unnumbered
+.log. The seal follows the last entry: the .log's size, and the offset at which the next segment starts. The seal distinguishes a
+truncated segment, or a missing next segment, from removed messages. relative_offset is relative to base_offset. All messages of
+an entry have the entry's timestamp; timestamps never decrease within a partition. crc32c is the CRC-32C of the entry's bytes in
+the .log with each state byte as 0; check is the CRC-32C of the preceding bytes of the header or entry, seeded with the low half
+of base_offset, so that an entry is valid only in its own file.
 
-The log start offset of a partition is the offset of its greatest .start, or the first offset of its oldest segment if that is
-greater.
+The log start offset of a partition is the greater of the greatest .start and the first offset of the oldest segment.
 """
 
 from __future__ import annotations
@@ -114,7 +112,7 @@ class IndexHeader(NamedTuple):
 
     @property
     def is_by_key(self) -> bool:
-        """Whether a compaction has seen the keys of its messages."""
+        """Whether the segment was compacted by key."""
         return self.version in (UNSEALED_VERSION, COMPACTED_VERSION)
 
 
@@ -130,12 +128,12 @@ class IndexEntry(NamedTuple):
 
     @property
     def end_position(self) -> int:
-        """End of its bytes, exclusive."""
+        """End of the send's bytes, exclusive."""
         return self.byte_position + self.size_bytes
 
     @property
     def end_offset(self) -> int:
-        """End of its offsets, exclusive."""
+        """End of the send's offsets, exclusive."""
         return self.first_offset + self.messages_count
 
 
@@ -150,9 +148,9 @@ def encode_header(base_offset: int, generation: int | None = None, *, is_sealed:
     """Return the header of a new index file.
 
     Args:
-        generation: For a rewritten segment, the generation of its .log; None if it was never rewritten.
+        generation: Generation of the .log for a rewritten segment; None if the segment was never rewritten.
         is_sealed: Whether a rewritten segment's index ends with a seal.
-        is_by_key: Whether it was rewritten by a compaction.
+        is_by_key: Whether the segment was rewritten by a compaction.
     """
     rewritten = UNSEALED_VERSION if not is_sealed else COMPACTED_VERSION if is_by_key else INDEX_VERSION
     version = 1 if generation is None else rewritten
@@ -161,7 +159,7 @@ def encode_header(base_offset: int, generation: int | None = None, *, is_sealed:
 
 
 def decode_header(data: bytes | memoryview) -> IndexHeader | None:
-    """Return the header in an index file's first 32 bytes, or None if it is invalid."""
+    """Return the header in the first 32 bytes of an index file; None if invalid."""
     if len(data) < INDEX_HEADER_BYTES:
         return None
     magic, version, entry_size, base_offset, generation, check = _HEADER.unpack_from(data)
@@ -171,20 +169,20 @@ def decode_header(data: bytes | memoryview) -> IndexHeader | None:
 
 
 def encode_entry(entry: IndexEntry, base_offset: int) -> bytes:
-    """Return the bytes of an entry in the index of the segment that begins at `base_offset`."""
+    """Return the bytes of an entry in the index of the segment that starts at `base_offset`."""
     position, size, first, count, timestamp, checksum = entry
     body = _ENTRY.pack(position, size, first - base_offset, count, timestamp, checksum, 0)[: -_CHECK.size]
     return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
 
 
 def encode_seal(seal: Seal, base_offset: int) -> bytes:
-    """Return the bytes of the seal in the index of the segment that begins at `base_offset`."""
+    """Return the bytes of the seal in the index of the segment that starts at `base_offset`."""
     body = _ENTRY.pack(seal.end_position, 0, seal.until_offset - base_offset, 0, 0, 0, 0)[: -_CHECK.size]
     return body + _CHECK.pack(crc32c(body, base_offset & 0xFFFFFFFF))
 
 
 def decode_seal(data: bytes | bytearray | memoryview, base_offset: int) -> Seal | None:
-    """Return the seal in 32 bytes, or None if they are not a valid seal."""
+    """Return the seal in 32 bytes; None if the bytes are not a valid seal."""
     position, size, relative, count, timestamp, checksum, check = _ENTRY.unpack(data)
     if size or count or timestamp or checksum or relative == 0:
         return None
@@ -194,7 +192,7 @@ def decode_seal(data: bytes | bytearray | memoryview, base_offset: int) -> Seal 
 
 
 def peek_entry(data: bytes | bytearray | memoryview, base_offset: int) -> tuple[int, int]:
-    """Return an entry's first offset and timestamp, unchecked: a search decodes its result afterwards."""
+    """Return an entry's first offset and timestamp, unchecked, for a search that then decodes the found entry."""
     _, _, relative, _, timestamp, _, _ = _ENTRY.unpack(data)
     return base_offset + relative, timestamp
 
@@ -205,7 +203,7 @@ def sum_counts(entries: memoryview) -> int:
 
 
 def decode_entry(data: bytes | bytearray | memoryview, base_offset: int) -> IndexEntry | None:
-    """Return the entry in 32 bytes, or None if they are not valid (torn, altered or of another file)."""
+    """Return the entry in 32 bytes; None if the bytes are invalid (torn, altered or from a different file)."""
     position, size, relative, count, timestamp, checksum, check = _ENTRY.unpack(data)
     if count == 0 or size == 0 or check != crc32c(data[: INDEX_ENTRY_BYTES - _CHECK.size], base_offset & 0xFFFFFFFF):
         return None
@@ -218,7 +216,7 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 def log_suffix(generation: int) -> str:
-    """Return the suffix of a .log of a generation, after the base offset."""
+    """Return the suffix, after the base offset, of the .log with a generation."""
     return f"-{generation}{LOG_SUFFIX}" if generation else LOG_SUFFIX
 
 
@@ -229,8 +227,8 @@ def log_offsets(names: list[str]) -> list[tuple[int, int]]:
 
 
 def base_offsets(names: list[str]) -> list[int]:
-    """Return the base offsets of a partition's segments, ascending; a segment exists once its index does, until its .log is
-    renamed to `.log.dropped`.
+    """Return the base offsets of a partition's segments, ascending. A segment exists from the creation of its index until its
+    .log is renamed to `.log.dropped`.
     """
     dropped = {name.removesuffix(DROPPED_SUFFIX) for name in names if name.endswith(DROPPED_SUFFIX)}
     found = (match[1] for name in names if (match := _SEGMENT_NAME.fullmatch(name)) and match[1] not in dropped)
@@ -238,15 +236,15 @@ def base_offsets(names: list[str]) -> list[int]:
 
 
 def start_offsets(names: list[str]) -> list[int]:
-    """Return the offsets of the .start files among a partition's file names, ascending; the last offset is valid."""
+    """Return the offsets of the .start files among a partition's file names, ascending; only the last offset is valid."""
     return sorted(int(match[1]) for name in names if (match := _START_NAME.fullmatch(name)))
 
 
 def unindexed_logs(names: list[str]) -> dict[int, list[int]]:
     """Return the generations of the .log files without an index, by base offset, among a partition's file names.
 
-    A writer creates a .log before its index, and a segment that is being dropped has neither name: so for all segments except
-    the newest, a missing index means that it was lost.
+    A writer creates a .log before its index, and a segment that is being dropped has no file with either name. For all segments
+    except the newest, a missing index therefore means that the index was lost.
     """
     # Called at each listing, mostly with an empty result: names are compared before they are parsed.
     known = {name[:_DIGITS] for name in names if name.endswith((INDEX_SUFFIX, DROPPED_SUFFIX))}
@@ -258,5 +256,5 @@ def unindexed_logs(names: list[str]) -> dict[int, list[int]]:
 
 
 def topic_directory(root: str, stream_number: int, topic_number: int) -> str:
-    """Return the directory of a topic, which contains one directory per partition, named by its number."""
+    """Return the directory of a topic, which contains one directory per partition, named by partition number."""
     return f"{root}/{STREAMS_NAME}/{stream_number}/{topic_number}"

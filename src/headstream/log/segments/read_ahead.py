@@ -1,7 +1,7 @@
 """Read-ahead cache for consumers that poll a few messages at a time.
 
-Reading one message costs as much as reading a hundred. When a small read continues the previous read, ReadAhead also reads and
-checks the following messages, and serves the next polls from memory. Compiled, since every such poll calls it.
+Reading one message costs as much as reading a hundred. If a small read continues the previous read, ReadAhead also reads and
+checks the following messages, and serves the next polls from memory. Compiled, because every such poll uses it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NOTES: Final = bytearray(_NOTES_BYTES)
 
 
 class ReadAhead:
-    """The messages that follow the last small read of a partition; one thread at a time."""
+    """The messages that follow the last small read of a partition; not thread-safe."""
 
     def __init__(self) -> None:
         self._cached = b""
@@ -61,7 +61,7 @@ class ReadAhead:
         self._next_offset = _NOWHERE
 
     def read_chunk(self, follower: ChunkReader, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
-        """Return the result of read_chunk() of the same follower; states can date from an earlier read."""
+        """Return the result of the follower's read_chunk(); message states can be outdated."""
         if from_offset == self._next_offset:
             if self._at == len(self._cached) and until_offset < follower.end_offset and not follower.may_miss(from_offset):
                 # A copy: the follower reuses its buffer.
@@ -80,7 +80,7 @@ class ReadAhead:
     def take_cached(
         self, offset: cython.longlong, count: cython.longlong, size_bytes: cython.longlong, head: cython.longlong
     ) -> bytearray | None:
-        """Return the next messages after `head` free bytes if all are cached; states can date from an earlier read."""
+        """Return `head` free bytes and the next messages if all are cached, else None; message states can be outdated."""
         cached = memoryview(self._cached)
         size: cython.longlong = cached.nbytes
         if offset != self._next_offset or self._at == size or count < 1:
@@ -98,6 +98,6 @@ class ReadAhead:
         return taken
 
     def forget(self) -> None:
-        """Drop the cached messages: states have changed."""
+        """Drop the cached messages, because states have changed."""
         self._cached, self._at = b"", 0
         self._next_offset = _NOWHERE

@@ -1,8 +1,8 @@
-"""Reads one segment: from offsets to byte ranges to bytes.
+"""Reads one segment: maps offsets to byte ranges, and reads the bytes.
 
-A chunk ends with a send if possible, as determined by the index alone. Messages are counted only where a range begins or
-ends within a send, or a send is larger than the requested chunk.
-Compaction replaces a closed segment's index with an index that names another .log. Files that are open stay readable.
+A chunk ends at the end of a send if possible, which the index alone determines. Messages are counted only if a range starts or
+ends within a send, or if a send is larger than the requested chunk. Compaction replaces a closed segment's index with an index
+that names a different .log. Open files stay readable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _ReplacedError(Exception):
 
 
 class Segment:
-    """The committed part of one segment. `unindexed` is the generation of its .log if its index is missing; otherwise None."""
+    """The committed part of one segment. `unindexed`: the generation of the .log if the index is missing, else None."""
 
     __slots__ = (
         "_checks",
@@ -61,7 +61,7 @@ class Segment:
 
     @property
     def is_open(self) -> bool:
-        """Whether its files are open."""
+        """Whether the segment's files are open."""
         return self._index is not None
 
     @property
@@ -72,18 +72,18 @@ class Segment:
 
     @property
     def size_bytes(self) -> int:
-        """The committed bytes, as of the last refresh."""
+        """Number of committed bytes, as of the last refresh."""
         last = self._opened().last
         return 0 if last is None else last.end_position
 
     @property
     def is_compacted(self) -> bool:
-        """Whether offsets can be missing in it and after it."""
+        """Whether offsets can be missing in the segment and after it."""
         return self._opened().is_compacted
 
     @property
     def data_path(self) -> str:
-        """The path of its .log."""
+        """The path of the segment's .log."""
         return segment_path(self._directory, self.base_offset, log_suffix(self._opened().generation))
 
     def messages_count(self, until_offset: int) -> int:
@@ -99,18 +99,18 @@ class Segment:
 
     @property
     def first_timestamp_us(self) -> int | None:
-        """The time of its first message, or None if it is empty."""
+        """The time of the first message; None if the segment is empty."""
         index = self._opened()
         return index.entry(0).timestamp_us if index.count else None
 
     @property
     def last_timestamp_us(self) -> int | None:
-        """The time of its last message, or None if it is empty."""
+        """The time of the last message; None if the segment is empty."""
         return None if (last := self._opened().last) is None else last.timestamp_us
 
     @property
     def index(self) -> IndexReader:
-        """Its index, as of the last refresh."""
+        """The segment's index, as of the last refresh."""
         return self._opened()
 
     def refresh(self) -> None:
@@ -119,7 +119,7 @@ class Segment:
             self._index.refresh()
 
     def close(self) -> None:
-        """Close its files; the next use opens them again."""
+        """Close the segment's files; the next use opens the files again."""
         if self._index is not None:
             self._index.close()
             self._index = None
@@ -140,7 +140,7 @@ class Segment:
         return self._index
 
     def _open_index(self, path: str) -> ReadFile:
-        """Return the index file, or an empty index if it is missing: reading raises the affected offsets."""
+        """Return the index file; if it is missing, an empty index, so that reads raise an error with the affected offsets."""
         if self._unindexed is None:
             return self._open(path)
         file = self._files.open_read(path)
@@ -153,9 +153,9 @@ class Segment:
         file = self._files.open_read(path)
         if file is None:
             raise OffsetOutOfRangeError(
-                "a segment is missing: its topic or its oldest messages have been deleted meanwhile",
+                "a segment is missing: the topic or the messages were deleted in the meantime",
                 where=path,
-                advice="Begin again from the first existing offset",
+                advice="Continue at the first existing offset",
             )
         return file
 
@@ -164,10 +164,9 @@ class Segment:
     def read_chunk(
         self, from_offset: int, until_offset: int, size_bytes: int, next_base: int | None = None
     ) -> tuple[memoryview, int]:
-        """Return stored messages from an offset on, and the offset to continue from.
+        """Return stored messages from an offset on, and the offset at which to continue.
 
-        If compaction has removed the entire range, the bytes are empty and the returned offset is the next existing offset, or
-        until_offset.
+        If compaction has removed the entire range, returns no bytes and the next existing offset, or until_offset.
 
         Args:
             next_base: First offset of the next segment, or None if this is the newest.
@@ -195,15 +194,14 @@ class Segment:
         return self._read_chunk(first, until_offset, size_bytes)
 
     def _data_bytes(self) -> int:
-        """Return the size of its .log; -1 if it is missing."""
+        """Return the size of the .log; -1 if the file is missing."""
         try:
             return self._opened_data().size_bytes()
         except CorruptSendError:
             return -1
 
     def _check_end(self, from_offset: int, until_offset: int, next_base: int | None) -> None:
-        """Raise CorruptSendError if messages before an offset can be missing: the index was truncated, or segments are
-        missing."""
+        """Raise CorruptSendError if messages before an offset may be missing: a truncated index or missing segments."""
         index = self._opened()
         proven, what = find_verified_end(index, self._data_bytes, next_base)
         if what and proven < until_offset:
@@ -233,7 +231,7 @@ class Segment:
         return self._read_part(entry, start, from_offset, until_offset, size_bytes)
 
     def _read_checked(self, checks: SendChecks, index: IndexReader, number: int, last: int, start: int) -> tuple[memoryview, int]:
-        """Read sends up to the first damaged send; the bytes of the first send before `start` have been checked."""
+        """Read sends up to the first damaged send; the first send's bytes before `start` have already been checked."""
         first, end = index.entry(number), index.entry(last)
         is_begun = start > first.byte_position
         checked = first.end_position - start if is_begun else 0
@@ -250,7 +248,7 @@ class Segment:
         return chunk[: end.end_position - start].toreadonly(), end.end_offset
 
     def _next_number(self, index: IndexReader, offset: int) -> int:
-        """Return the number of the entry that contains an offset, or of the next entry if compaction has removed it."""
+        """Return the number of the entry that contains an offset, or of the next entry if compaction removed the offset."""
         if index.is_compacted:
             return index.find_offset_from(offset)
         if index.last is None or offset >= index.last.end_offset:
@@ -258,7 +256,7 @@ class Segment:
         return self._entry_number(index, offset)
 
     def check(self, offset: int, next_base: int | None = None) -> None:
-        """Raise CorruptLogError unless an offset's send can be read; `next_base` is None for the newest segment."""
+        """Raise CorruptLogError if an offset's send cannot be read; `next_base` is None for the newest segment."""
         index = self._opened()
         number = self._next_number(index, offset)
         if number < index.count:
@@ -267,13 +265,13 @@ class Segment:
             self._check_end(offset, offset + 1, next_base)
 
     def position_of(self, offset: int) -> int:
-        """Return the byte position of a committed message; OffsetOutOfRangeError if it was removed."""
+        """Return the byte position of a committed message; OffsetOutOfRangeError if the message was removed."""
         while True:
             index = self._opened()
             number = self._next_number(index, offset)
             if number == index.count or index.entry(number).first_offset > offset:
                 raise OffsetOutOfRangeError(
-                    f"the message at offset {offset} no longer exists: it was marked for deletion, or compacted",
+                    f"the message at offset {offset} no longer exists: the message was removed after deletion or compaction",
                     where=self._directory,
                     advice="Use existing offsets",
                 )
@@ -301,13 +299,13 @@ class Segment:
         return chunk[:end], from_offset + count
 
     def find_timestamp(self, timestamp_us: int) -> int:
-        """Return the first offset of this time or later; end_offset if there is none."""
+        """Return the first offset with a time or a later time; end_offset if there is none."""
         index = self._opened()
         number = index.find_timestamp(timestamp_us)
         return index.entry(number).first_offset if number < index.count else self.end_offset
 
     def _entry_number(self, index: IndexReader, offset: int) -> int:
-        """Return the number of the entry that contains an offset; usually the entry of the last read, or the next entry."""
+        """Return the number of the entry that contains an offset, which is usually the last read entry or the next entry."""
         for number in (self._near, self._near + 1):
             if number < index.count:
                 entry = index.find_entry(number)
@@ -320,9 +318,9 @@ class Segment:
         if len(chunk) < size_bytes:
             end = position + len(chunk)
             raise CorruptLogError(
-                f"a segment ends at byte {end}, but its index lists {size_bytes - len(chunk)} bytes more",
+                f"a segment ends at byte {end}, but the index lists {size_bytes - len(chunk)} bytes more",
                 where=self.data_path,
-                advice="The file was truncated after it was written: restore it, or open the log for writing to drop the rest",
+                advice="The file was truncated: restore it from a copy, or open the log for writing to drop the missing messages",
             )
         return chunk.toreadonly()
 

@@ -1,8 +1,8 @@
-"""Verifies where a closed segment ends: by its index, the size of its .log, and the next segment.
+"""Verifies the end of a closed segment against its index, the size of its .log, and the next segment.
 
-    not compacted    its last entry ends where the next segment begins
-    compacted        its last entry ends where the seal ends the .log, and the next segment begins at the seal's offset; an
-                     index without a seal (version 2) ends with its .log and does not determine the next segment
+    not compacted    the last entry ends where the next segment starts
+    compacted        the last entry and the .log end at the seal's position, and the next segment starts at the seal's offset; an
+                     index without a seal (version 2) ends with the .log and does not determine the next segment
 
 A truncated index, a damaged entry, a missing index or a missing segment contradicts one of these. Reading the affected
 offsets raises an error, and compaction skips them.
@@ -18,10 +18,10 @@ from headstream.log.segments.layout import DROPPED_SUFFIX, INDEX_SUFFIX, log_suf
 
 
 class MissingIndex:
-    """Replaces an index that is missing beside its .log: an index without entries."""
+    """An index without entries, which replaces the missing index of a .log."""
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Return 0: the file is empty."""
+        """Return 0, because the file is empty."""
         return 0
 
     def size_bytes(self) -> int:
@@ -33,9 +33,9 @@ class MissingIndex:
 
 
 def find_verified_end(index: IndexReader, data_bytes: Callable[[], int], next_base: int | None) -> tuple[int, str]:
-    """Return the offset up to which an index is complete, and the fault after it: "" if complete up to `next_base`.
+    """Return the offset up to which an index is complete, and the fault at this offset; "" if complete up to `next_base`.
 
-    `next_base` is None for the newest segment. `data_bytes` returns the size of its .log, if the index does not record it.
+    `next_base` is None for the newest segment. `data_bytes` returns the size of the .log if the index does not record the size.
     """
     last = index.last
     end, end_position = (index.base_offset, 0) if last is None else (last.end_offset, last.end_position)
@@ -51,9 +51,9 @@ def find_verified_end(index: IndexReader, data_bytes: Callable[[], int], next_ba
 
 
 def find_unindexed(directory: str, names: list[str], newest: int, files: ReadFiles) -> dict[int, int]:
-    """Return first offset -> highest .log generation of the segments before the newest whose index is missing: damage, not a gap.
+    """Return first offset -> highest .log generation of segments before the newest whose index is missing, which is damage.
 
-    A .log after `newest`, the newest segment with an index, can be a segment that is being created.
+    A .log after `newest`, the newest segment with an index, is not returned: it can be a segment that is being created.
     """
     found = {}
     for base, generations in unindexed_logs(names).items():

@@ -1,4 +1,4 @@
-"""Byte positions of messages within a send: the index has the send's position; its messages are counted from there."""
+"""Byte positions of messages within a send; the index contains the send's position, from which messages are counted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SendPositions:
         self._last_offset = self._last_position = -1
 
     def forget(self) -> None:
-        """Forget all positions: the segment has another .log."""
+        """Drop all positions, because the segment has a different .log."""
         self._known.clear()
         self._last_offset = self._last_position = -1
 
@@ -67,7 +67,7 @@ class SendPositions:
             span = min(rest, span * 2)
 
     def remember(self, offset: int, position: int) -> None:
-        """Remember the position of an offset."""
+        """Store the position of an offset."""
         self._known[offset] = position
         if len(self._known) > _MAX_POSITIONS:
             del self._known[next(iter(self._known))]

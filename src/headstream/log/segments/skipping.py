@@ -1,7 +1,7 @@
-"""Finds closed segments that a filter need not read: by the index, which has their times, and by their summaries.
+"""Finds closed segments that a filter can skip, by the times in their indexes and by their summaries.
 
-A segment is skipped only if its files are complete by their sizes, and end where the next segment begins, so that missing data
-is still detected. Bytes that were changed in a skipped segment are found by `headstream verify`, and by reads of them.
+A segment is skipped only if its files have complete sizes and end where the next segment starts, so that missing data is still
+detected. Changed bytes in a skipped segment are detected by `headstream verify` and by reads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INDEXED: Final = frozenset({Field.OFFSET.value, Field.TIMESTAMP.value})
 
 
 class SegmentSkips:
-    """Which closed segments of a partition filters can skip; each is examined once until forget()."""
+    """Determines the closed segments of a partition that filters can skip; each segment is examined once until forget()."""
 
     __slots__ = ("_directory", "_files", "_known")
 
@@ -35,11 +35,11 @@ class SegmentSkips:
         self._known: dict[tuple[bytes, int, int], int | None] = {}
 
     def forget(self) -> None:
-        """Forget all results: files were added or removed."""
+        """Drop all results, because files were added or removed."""
         self._known.clear()
 
     def count_unmatched(self, where: Filter, base: int, next_base: int) -> int | None:
-        """Return the number of messages of a segment if no message can match a filter or make it fail, else None."""
+        """Return a segment's number of messages if no message can match a filter or cause a filter error, else None."""
         if not where.headers and _INDEXED.isdisjoint(where.fields):
             return None
         key = where.program, base, next_base

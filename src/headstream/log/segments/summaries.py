@@ -9,12 +9,12 @@ Little-endian, `<base>.summary`:
     value    0 | 1 is_negative u8 magnitude 16 bytes | 2 float64 | 3 boolean u8 | 4 size u16 text
     flags    1 null or missing, 2 kinds unknown to the writer, 4 NaN, 8 floats, 16 false, 32 true, 64 numbers, 128 texts
 
-size_bytes is the file's size; check is the CRC-32C of all its other bytes. The segment that it describes is the one whose index
-names this generation, with this number of entries and this last entry: any other segment, as after a compaction, an erasure or a
-rebuild of the index, is read as if there were no summary. `flags` describe the values of messages; least and greatest number
-follow with 64, least and greatest text with 128. They can lie outside of the values: texts are cut to 256 bytes, and 0 instead
-of a greatest text is none. `listed` is the number of all distinct values but null and NaN, 255 if they are not listed. `hashes`
-is 0 without a Bloom filter; core/codec/batch/stored/summaries.py describes its hash. States are not summarized: they change.
+size_bytes is the file's size; check is the CRC-32C of all other bytes. A summary is valid only for the segment whose index has
+this generation, number of entries and last entry. After a compaction, an erasure or a rebuild of the index, the summary is
+therefore ignored. `flags` describe the values of messages; least and greatest number follow if flag 64 is set, least and greatest
+text if flag 128 is set. Text limits can be beyond the actual values, because texts are cut to 256 bytes; a greatest text of 0
+means no limit. `listed` is the number of distinct values except null and NaN, 255 if the values are not listed. `hashes` is 0 if
+there is no Bloom filter; core/codec/batch/stored/summaries.py describes the hash. States are not summarized, because they change.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NONE, _WHOLE, _FLOATING, _BOOLEAN, _TEXT = range(5)
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """Number of messages of a closed segment, and the values of its summarized headers by name."""
+    """The number of messages in a closed segment, and the values of its summarized headers by name."""
 
     messages_count: int
     headers: Mapping[str, ValueSummary]
@@ -86,7 +86,7 @@ def _last_entry(index: IndexReader) -> bytes:
 
 
 def read_summary(directory: str, index: IndexReader, files: ReadFiles) -> SegmentSummary | None:
-    """Return the summary of a closed segment, None if it is missing, damaged, of a newer version or of other messages."""
+    """Return the summary of a closed segment; None if it is missing, damaged, of a newer version, or of other messages."""
     content = read_content(segment_path(directory, index.base_offset, SUMMARY_SUFFIX), files)
     if content is None or not is_whole_summary(content):
         return None
@@ -102,7 +102,7 @@ def read_summary(directory: str, index: IndexReader, files: ReadFiles) -> Segmen
 
 
 def is_whole_summary(content: bytes | bytearray | memoryview) -> bool:
-    """Return whether bytes are the complete content of a summary, of any version, by size and check."""
+    """Return whether bytes are the complete content of a summary of any version, according to size and check."""
     view = memoryview(content)
     if len(view) < _BODY_AT or bytes(view[: len(_MAGIC)]) != _MAGIC:
         return False
@@ -111,7 +111,7 @@ def is_whole_summary(content: bytes | bytearray | memoryview) -> bool:
 
 
 def read_content(path: str, files: ReadFiles) -> memoryview | None:
-    """Return the content of a summary's file, empty if it is too large for a summary, None if it is missing."""
+    """Return the content of a summary file; empty if the file is too large for a summary, None if it is missing."""
     file = files.open_read(path)
     if file is None:
         return None
@@ -199,4 +199,4 @@ def _pull_value(reader: Reader) -> Scalar | None:
         return reader.pull_u8("a boolean") == 1
     if kind == _TEXT:
         return reader.pull_bytes(reader.pull_struct(_SHORT, "the size of a text")[0], "a text")
-    raise DecodeError(f"there is no value of type {kind}", at)
+    raise DecodeError(f"unknown value type {kind}", at)

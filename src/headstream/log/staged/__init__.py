@@ -1,6 +1,6 @@
-"""Staged commits: batches of any process become visible together, exactly once.
+"""Staged commits: batches from any process are committed together, exactly once.
 
-staging.py     files of messages beside the log, written by any process
-submission.py  the commit as its author makes it: one rename of a manifest
-commits.py     the commit as the log's writer applies it: intent -> append -> done
+staging.py     files with messages beside the log, written by any process
+submission.py  the commit by the writer of the batches: one rename of a manifest
+commits.py     the commit by the log's writer: intent -> append -> done
 """

@@ -1,19 +1,19 @@
 """Staged commits: the log's writer appends all staged batches of a commit, exactly once, across crashes.
 
     taken      the manifest in the inbox is renamed, so that it can no longer be withdrawn
-        intent     catalog, one transaction: the manifest, and the offset at which each partition's part begins
-        appended   chunk after chunk, to partitions that are reserved meanwhile; then synced
-        done       catalog, one transaction: writer and epoch; then the staged files are removed
+    intent     catalog, one transaction: the manifest, and the offset at which each partition's part starts
+    appended   chunk after chunk, to partitions that are reserved meanwhile; then synced
+    done       catalog, one transaction: writer and epoch; then the staged files are removed
 
-A power cut before the intent leaves an epoch that is neither appended nor acknowledged: its writer commits it again.
-So the manifest is not synced; the staged files are, before the intent, since recovery finishes the commit from them.
+A power failure before the intent leaves an epoch that is neither appended nor acknowledged; its writer commits the epoch again.
+The manifest therefore need not be synced. The staged files are synced before the intent, because recovery needs them.
 
-An intent is finished before any other append to its partitions: at the next opening, or in the same process
-by the next send to one of them. Offsets show which chunks are appended: a partition's chunks follow each other from the
-intent's offset, so a partition that ends after the beginning of a chunk has that chunk. Where deduplication can drop
-messages, offsets do not show it, and progress is recorded after each chunk.
+An interrupted commit is completed before any other append to its partitions: at the next opening, or, in the same process, by the
+next send to one of the partitions. Offsets show which chunks are appended: a partition's chunks are contiguous from the intent's
+offset, so a partition that ends after the start of a chunk contains the chunk. If deduplication can drop messages, offsets do not
+show the progress, so it is recorded after each chunk.
 
-Readers see a commit partition by partition while it is appended: all of it is visible at its end, but not all at one moment.
+Readers see the parts of a commit as they are appended, partition by partition, not all at one moment.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ if TYPE_CHECKING:
 
 
 def list_manifests(root: str, files: Files) -> list[str]:
-    """Return the paths of the manifests in a log's inbox, in the order of their names."""
+    """Return the paths of the manifests in a log's inbox, sorted by name."""
     inbox = f"{root}/{INBOX_NAME}"
     return [f"{inbox}/{name}" for name in sorted(files.list_names(inbox) or ()) if name.endswith((MANIFEST_SUFFIX, TAKEN_SUFFIX))]
 
 
 def take_manifest(path: str, files: Files) -> Manifest | None:
-    """Rename a manifest, so that it can no longer be withdrawn, and return it; None if it was withdrawn or is set aside."""
+    """Rename a manifest, so that it can no longer be withdrawn, and return it; None if it was withdrawn or is invalid."""
     stem, _, suffix = path.rpartition(".")
     taken = f"{stem}{TAKEN_SUFFIX}"
     if f".{suffix}" != TAKEN_SUFFIX:
@@ -112,25 +112,25 @@ def take_manifest(path: str, files: Files) -> Manifest | None:
         _quarantine(taken, files, "unreadable", error.what)
         return None
     if manifest is not None and inbox_name(manifest.writer, manifest.epoch, TAKEN_SUFFIX) != taken.rpartition("/")[2]:
-        _quarantine(taken, files, "misnamed", f"it is of writer {manifest.writer!r}, epoch {manifest.epoch}")
+        _quarantine(taken, files, "misnamed", f"the manifest is of writer {manifest.writer!r}, epoch {manifest.epoch}")
         return None
     return manifest
 
 
 def _quarantine(path: str, files: Files, why: str, reason: str) -> None:
-    _log.error("a staged commit is set aside as %s.%s: %s", path, why, reason)
+    _log.error("a staged commit was set aside as %s.%s: %s", path, why, reason)
     files.rename(path, f"{path}.{why}")
 
 
 def find_topics(log: LogAccess, manifest: Manifest) -> dict[str, TopicRecord]:
-    """Return the topics of a manifest by name, after checking that all of it can be appended.
+    """Check that all batches of a manifest can be appended; return the manifest's topics by name.
 
     Raises:
-        NotFoundError: a topic or partition is missing, or the manifest is of another log.
+        NotFoundError: a topic or partition is missing, or the manifest belongs to a different log.
         LimitError: the topic does not accept these messages.
     """
     if manifest.identity != log.identity:
-        raise NotFoundError(f"it belongs to another log, {manifest.identity}", where=log.root)
+        raise NotFoundError(f"the commit belongs to another log, {manifest.identity}", where=log.root)
     topics: dict[str, TopicRecord] = {}
     for part in manifest.parts:
         path = f"{epoch_directory(log.root, manifest.writer, manifest.epoch)}/{part.name}"
@@ -156,7 +156,7 @@ def find_topics(log: LogAccess, manifest: Manifest) -> dict[str, TopicRecord]:
             position += chunk.size_bytes
     for name, limits in manifest.limits.items():
         if limits == Limits.WIDE.value and topics[name].limits is Limits.IGGY:
-            raise LimitError(f"topic {name!r} was recreated, with limits iggy", advice="Send the batch again")
+            raise LimitError(f"topic {name!r} was recreated with limits iggy", advice="Send the batch again")
     return topics
 
 
@@ -165,7 +165,7 @@ def _find_topic(log: LogAccess, name: str) -> TopicRecord:
     stream = log.snapshot().get(parsed.stream)
     topic = None if stream is None else stream.topics.get(parsed.topic)
     if topic is None:
-        raise TopicNotFoundError(f"topic {name!r} no longer exists", where=log.root, advice="Create it first")
+        raise TopicNotFoundError(f"topic {name!r} no longer exists", where=log.root, advice="Create the topic")
     return topic
 
 
@@ -191,7 +191,7 @@ _log: Final = logging.getLogger("headstream.log")
 
 
 class StagedCommits:
-    """The staged commits of a log; any thread."""
+    """The staged commits of a log; thread-safe."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class StagedCommits:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop polling, after the commit that is being appended."""
+        """Stop polling after the commit that is being appended."""
         self._stop.set()
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()
@@ -239,16 +239,16 @@ class StagedCommits:
                 wait_s = _RETRY_S
 
     def outcome(self, writer: str) -> CommitRecord | None:
-        """Return the record of the last epoch of a writer that was begun; usable in any process."""
+        """Return the record of a writer's last started epoch; can be called in any process."""
         catalog = self._log.catalog()
         return None if catalog is None else find_commit(catalog, writer)
 
     # -- appending ------------------------------------------------------------------------------------------
 
     def append_submitted(self) -> int:
-        """Append every committed epoch that is not appended yet, and return the number of commits.
+        """Append all committed epochs that are not appended yet; return the number of commits.
 
-        After a StorageError the rest is retried at the next call, or opening; likewise in resume().
+        After a StorageError, remaining commits are retried at the next call or opening; the same applies to resume().
         """
         log = self._log
         with log.administration:
@@ -269,7 +269,7 @@ class StagedCommits:
             return count
 
     def resume(self, topic: TopicRecord | None = None, number: int = 0) -> None:
-        """Finish every commit that was begun, or one partition's: until then, its partitions accept no other append."""
+        """Complete all started commits, or the commit of one partition; until then, their partitions accept no other append."""
         failures = self._resume()
         if topic is None:
             unfinished = failures[0] if failures else None
@@ -279,7 +279,7 @@ class StagedCommits:
             raise unfinished
 
     def _resume(self) -> list[StorageError]:
-        """Finish all commits that can be finished, and return the errors of the rest."""
+        """Complete all commits that can be completed; return the errors of all other commits."""
         with self._log.administration:
             self._unfinished.clear()
             failures: list[StorageError] = []
@@ -307,7 +307,7 @@ class StagedCommits:
         return catalog
 
     def _take(self, manifest: Manifest) -> None:
-        """Append the batches of a manifest, unless that was done before."""
+        """Append the batches of a manifest, unless they were appended before."""
         known = find_commit(self._catalog(), manifest.writer)
         if known is not None and known.state == "pending" and known.epoch <= manifest.epoch:
             if known.epoch < manifest.epoch:  # the unfinished one is finished from its record: keep it
@@ -318,7 +318,7 @@ class StagedCommits:
             self._clear(manifest.writer, manifest.epoch)
 
     def _begin(self, manifest: Manifest) -> None:
-        """Record the intent, or the reason of a refusal."""
+        """Record the intent, or the reason for a refusal."""
         try:
             record = self._plan(manifest)
         except StorageError:
@@ -336,7 +336,7 @@ class StagedCommits:
             raise
 
     def _plan(self, manifest: Manifest) -> CommitRecord:
-        """Return the intent of a manifest, after checking that all of it can be appended; reserves its partitions."""
+        """Check that all batches of a manifest can be appended, and reserve its partitions; return the intent."""
         topics = find_topics(self._log, manifest)
         if manifest.parts:
             self._log.files.sync_directory(epoch_directory(self._log.root, manifest.writer, manifest.epoch))
@@ -365,7 +365,7 @@ class StagedCommits:
             self._log.notify(partition)
 
     def _append(self, record: CommitRecord, manifest: Manifest) -> None:
-        """Append the missing rest of an epoch that was begun, and record that it is done."""
+        """Append the missing part of a started epoch, and record that the epoch is done."""
         try:
             self._append_partitions(record, manifest)
         except (InvalidInputError, DecodeError, CorruptLogError) as error:
@@ -377,7 +377,7 @@ class StagedCommits:
         self._clear(manifest.writer, manifest.epoch)
 
     def _repair_intent(self, record: CommitRecord) -> CommitRecord:
-        """Truncate the parts of an intent that a power cut has damaged, and move its start back to the partition's new end."""
+        """Truncate appended parts that a power failure has damaged, and set the intent's start to the partition's new end."""
         settled = []
         for progress in record.progress:
             topic, end = self._find_topic(progress), progress.from_offset
@@ -393,12 +393,12 @@ class StagedCommits:
         return record
 
     def _find_topic(self, progress: PartitionProgress) -> TopicRecord | None:
-        """Return the topic, by its number; None if it or the partition was deleted."""
+        """Return the topic by its number; None if the topic or the partition was deleted."""
         topic = find_topic(self._log.snapshot(), progress.topic)
         return topic if topic is not None and progress.partition <= topic.partitions else None
 
     def _append_partitions(self, record: CommitRecord, manifest: Manifest) -> None:
-        """Append each partition's part; a big commit's parts in parallel."""
+        """Append each partition's part; the parts of a large commit are appended in parallel."""
         steady: list[tuple[PartitionProgress, TopicRecord]] = []
         for progress in record.progress:
             topic = self._find_topic(progress)
@@ -445,7 +445,7 @@ class StagedCommits:
 
     def _refuse(self, writer: str, epoch: int, error: HeadstreamError) -> None:
         record_commit(self._catalog(), CommitRecord(writer, epoch, "refused", reason=str(error)), self._clock_us())
-        _log.error("a staged commit is refused: writer %r, epoch %d: %s", writer, epoch, error)
+        _log.error("a staged commit was refused: writer %r, epoch %d: %s", writer, epoch, error)
         self._clear(writer, epoch)
 
     def _clear(self, writer: str, epoch: int) -> None:

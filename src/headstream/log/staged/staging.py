@@ -1,16 +1,14 @@
-"""Staging: batches stored in the log's directory until they are committed, all together and once.
+"""Staging: stores batches in the log's directory until they are committed together, exactly once.
 
-    DIR/staged/<writer>/<epoch>/<part>.batches     sent batches back to back, written by any process
-    DIR/inbox/<writer>-<epoch>.json                a manifest: the batches of a commit; its rename submits them
-    DIR/inbox/<writer>-<epoch>.taken               the same, while the log's writer appends its batches
+    DIR/staged/<writer>/<epoch>/<part>.batches     contiguous sent batches, written by any process
+    DIR/inbox/<writer>-<epoch>.json                a manifest: the batches of a commit; renaming the file submits the commit
+    DIR/inbox/<writer>-<epoch>.taken               the manifest while the log's writer appends its batches
 
-A writer, such as a Spark query, sends epochs one after the other. An epoch is committed once: the log records the last epoch of
-each writer (commit_records.py): its repeated manifest has no effect, a manifest of an earlier epoch is
-rejected.
+A writer, such as a Spark query, sends epochs in sequence. An epoch is committed once, because the log records the last epoch of
+each writer (commit_records.py): repeating its manifest has no effect, and a manifest of an earlier epoch is rejected.
 
-Staging and committing need no lock. The log's writer process appends the manifest's batches
-(commits.py), and the committer waits for that (submission.py). Uncommitted batches are swept
-by the same writer's next commit, or after a day.
+Staging and committing need no lock. The log's writer process appends the manifest's batches (commits.py), and the committing
+process waits for the append (submission.py). Uncommitted batches are removed by the same writer's next commit, or after a day.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _ABANDONED_US: Final = 86_400 * 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One sent batch of a `stream/topic`'s partition in a staged file; the batches lie back to back."""
+    """One sent batch for a partition of `stream/topic` in a staged file; the batches in a file are contiguous."""
 
     topic: str
     partition: int
@@ -63,8 +61,8 @@ class Manifest:
 
     Args:
         writer: The writer's name: 1 to 200 characters.
-        epoch: The epoch's number, 0 or more; a writer's epochs ascend.
-        limits: The limits of each topic, by name, that its messages were checked against.
+        epoch: The epoch's number, 0 or more; the epochs of a writer increase.
+        limits: Topic name -> limits against which the messages were checked.
     """
 
     writer: str
@@ -74,24 +72,24 @@ class Manifest:
     parts: tuple[StagedPart, ...]
 
     def encode(self) -> bytes:
-        """Return it as JSON, with its checksum."""
+        """Return the manifest as JSON with a checksum."""
         body = json.dumps(asdict(self), separators=(",", ":"))
         return json.dumps({"check": crc32c(body.encode()), "manifest": body}).encode()
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> Manifest:
-        """Return the manifest that encode() was called on."""
+        """Return the manifest from the result of encode()."""
         try:
             outer = json.loads(data)
             body = outer["manifest"]
             if crc32c(body.encode()) != outer["check"]:
-                raise ValueError("the checksum does not fit")
+                raise ValueError("the checksum does not match")
             return _read_members(json.loads(body))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CorruptLogError(
                 f"the manifest of a staged commit cannot be read: {error}",
                 where=where,
-                advice="Move the file away; the job that wrote it sends its batch again when it is restarted",
+                advice="Move the file out of the log; the job that wrote it sends the batch again after a restart",
             ) from error
 
 
@@ -102,12 +100,12 @@ def _read_members(members: Any) -> Manifest:
     chunks = [chunk for part in parts for chunk in part.chunks]
     texts = [manifest.writer, manifest.identity, *(part.name for part in parts), *(chunk.topic for chunk in chunks)]
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError("a name is not text")
+        raise ValueError("a name is not a string")
     numbers = [number for each in chunks for number in (each.partition, each.size_bytes, each.count, each.crc32c)]
     if not all(type(number) is int and number >= 0 for number in (manifest.epoch, *numbers)):
         raise ValueError("a number is invalid or negative")
     if any("/" in part.name or "\0" in part.name for part in parts):
-        raise ValueError("a part's name points outside its directory")
+        raise ValueError("the name of a part points outside the directory")
     check_epoch(manifest.writer, manifest.epoch)
     return manifest
 
@@ -117,7 +115,7 @@ def _writer_directory(root: str, writer: str) -> str:
 
 
 def epoch_directory(root: str, writer: str, epoch: int) -> str:
-    """Return where the staged files of an epoch are."""
+    """Return the directory of an epoch's staged files."""
     return f"{_writer_directory(root, writer)}/{epoch}"
 
 
@@ -127,23 +125,23 @@ def inbox_name(writer: str, epoch: int, suffix: str = MANIFEST_SUFFIX) -> str:
 
 
 def inbox_path(root: str, writer: str, epoch: int, suffix: str = MANIFEST_SUFFIX) -> str:
-    """Return where the manifest of an epoch is."""
+    """Return the path of an epoch's manifest."""
     return f"{root}/{INBOX_NAME}/{inbox_name(writer, epoch, suffix)}"
 
 
 def check_epoch(writer: str, epoch: int) -> None:
-    """Reject a writer's name that cannot name a directory, and an epoch beyond SQLite's integers."""
+    """Raise InvalidInputError if the writer cannot name a directory or the epoch exceeds SQLite's integer range."""
     if writer in ("", ".", "..") or len(quote(writer, safe="", errors="surrogatepass")) > MAX_WRITER_BYTES:
         raise InvalidInputError(
-            f"{writer!r:.60} cannot name a writer",
-            advice=f"Use 1 to {MAX_WRITER_BYTES} letters, digits, hyphens; any other character counts as 3 per byte of its UTF-8",
+            f"{writer!r:.60} is not a valid writer name",
+            advice=f"Use 1 to {MAX_WRITER_BYTES} letters, digits, hyphens; each UTF-8 byte of other characters counts as 3",
         )
     if not 0 <= epoch <= MAX_EPOCH:
         raise InvalidInputError(f"epoch {epoch} of writer {writer!r:.60} is out of range", advice=f"Use 0 to {MAX_EPOCH}")
 
 
 def read_manifest(path: str, files: Files) -> Manifest | None:
-    """Return the manifest in a file, or None if there is no such file."""
+    """Return the manifest in a file; None if the file does not exist."""
     file = files.open_read(path)
     if file is None:
         return None
@@ -155,15 +153,14 @@ def read_manifest(path: str, files: Files) -> Manifest | None:
 
 
 class StagedWriter:
-    """Writes one staged file; the first batch creates it, so an empty part leaves no file.
+    """Writes one staged file, which the first batch creates, so that an empty part leaves no file.
 
     Args:
-        name: Of the part, without suffix; unique among attempts at the same work.
-        position: Byte position of the first batch: an earlier writer can have begun the file.
+        name: Name of the part, without suffix; unique among attempts at the same work.
+        position: Byte position of the first batch; not 0 if an earlier StagedWriter started the file.
 
     Raises:
-        InvalidInputError: the writer or the epoch is invalid; or, when a batch is added, the file ends before
-            the position.
+        InvalidInputError: the writer or the epoch is invalid; when a batch is added: the file ends before the position.
     """
 
     def __init__(self, root: str, files: Files, writer: str, epoch: int, name: str, *, position: int = 0) -> None:
@@ -189,9 +186,7 @@ class StagedWriter:
             self._file = self._files.open_write(self._path)
             if self._file.size_bytes() < self._position:
                 raise InvalidInputError(
-                    f"the file ends before byte {self._position}",
-                    where=self._path,
-                    advice="Stage the part's batches in their order",
+                    f"the file ends before byte {self._position}", where=self._path, advice="Stage the batches of a part in order"
                 )
         self._file.write_at(data, self._position)
         self._position += len(data)
@@ -214,7 +209,7 @@ class StagedWriter:
         return StagedPart(self._name, tuple(self._chunks))
 
     def pause(self) -> tuple[Chunk, ...]:
-        """Close the file, which another StagedWriter continues, and return its chunks; it is not synced."""
+        """Close the file without a sync, so that another StagedWriter can continue it; return the file's chunks."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -230,7 +225,7 @@ class StagedWriter:
 
 
 def unstage(root: str, files: Files, writer: str, epoch: int, names: Iterable[str]) -> None:
-    """Remove some staged files of an epoch, and their directories if they are empty."""
+    """Remove staged files of an epoch, and their directories if empty."""
     for name in names:
         files.remove(f"{epoch_directory(root, writer, epoch)}/{name}")
     files.remove_empty_directory(epoch_directory(root, writer, epoch))
@@ -244,7 +239,7 @@ def remove_staged(root: str, files: Files, writer: str, epoch: int) -> None:
 
 
 def sweep_epochs(root: str, files: Files, writer: str, epoch: int) -> None:
-    """Remove a writer's staged files up to and including an epoch, which is committed."""
+    """Remove a writer's staged files up to and including a committed epoch."""
     directory = _writer_directory(root, writer)
     for name in files.list_names(directory) or ():
         if name.isdecimal() and int(name) <= epoch:
@@ -301,6 +296,6 @@ def read_chunk(path: str, files: Files, position: int, chunk: Chunk) -> memoryvi
             f"a staged batch of {chunk.size_bytes} bytes for {chunk.topic}, partition {chunk.partition} is "
             + ("missing" if file is None else "cut short" if got < chunk.size_bytes else "damaged"),
             where=f"{path}, byte {position}",
-            advice="The job that staged it sends its batch again when it is restarted",
+            advice="Restart the job that staged the batch: the job sends the batch again",
         )
     return data

@@ -1,8 +1,8 @@
 """Submission: any process can commit staged batches, even if another process holds the log's lock.
 
-committed before         no effect; an error if a later epoch of its writer is committed
-the lock is free         this process acquires it for a moment and appends
-another process has it   that process appends and removes the manifest; this process waits, and takes over if it exits
+committed before no effect; an error if a later epoch of the writer is committed
+the lock is free this process acquires the lock briefly and appends
+another process has it that process appends and removes the manifest; this process waits, and takes over if the other exits
 no process appends       the commit is withdrawn, and the error names the lock's holder
 """
 
@@ -36,7 +36,7 @@ def is_committed(directory: str, writer: str, epoch: int) -> bool:
 
 
 def is_submitted(log: Log, writer: str, epoch: int) -> bool:
-    """Return is_committed() of an open log; arguments are the same."""
+    """Return whether an epoch of a writer, or a later epoch, is in an open log or submitted."""
     return _is_done(log.commits.outcome(writer), epoch) or _is_in_inbox(log, writer, epoch)
 
 
@@ -56,16 +56,16 @@ def commit_staged(
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Commit staged batches, and return when all are in the log and the staged files are removed; repeats have no effect.
+    """Commit staged batches; return when all are in the log and the staged files are removed. A repeated call has no effect.
 
     Args:
-        timeout_s: How long to wait for another process that has the log's lock, seconds.
+        timeout_s: How long to wait for another process that holds the log's lock, seconds.
 
     Raises:
-        LogLockedError: the lock's holder does not append it; the commit is withdrawn, nothing is in the log.
-        InvalidInputError: it cannot be appended, for example because a topic was deleted, or a later epoch of its writer is
-            committed; no message is in the log.
-        StorageError: the system refused; the log's next writer finishes the commit.
+        LogLockedError: the process that holds the lock does not append; the commit is withdrawn, nothing is in the log.
+        InvalidInputError: the batches cannot be appended, for example because a topic was deleted or a later epoch of the writer
+            is committed; no message is in the log.
+        StorageError: the operating system reported an error; the log's next writer completes the commit.
     """
     log = open_directory(directory)
     try:
@@ -82,7 +82,7 @@ def commit_to(
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Commit staged batches in an open log, as commit_staged() does; arguments and errors are the same."""
+    """Commit staged batches in an open log, with the arguments and errors of commit_staged()."""
     writer, epoch = manifest.writer, manifest.epoch
     check_epoch(writer, epoch)
     path = inbox_path(log.root, writer, epoch)
@@ -119,16 +119,16 @@ def commit_to(
             raise failure
         if locked is None and not _is_in_inbox(log, writer, epoch):
             raise CorruptLogError(
-                "the manifest of a staged commit was rejected; the log of the writing process has the reason",
+                "the manifest of a staged commit was rejected; see the log output of the writing process for the reason",
                 where=path,
                 advice="Send the batch again",
             )
         if monotonic() > until and locked is not None:
             if not is_withdrawable:
                 raise StorageError(
-                    f"the commit is not appended in time: {locked.what}",
+                    f"the commit was not appended in time: {locked.what}",
                     where=path,
-                    advice="It is stored, and appended once, by that process or by the log's next writer: do not send it again",
+                    advice="Do not send the commit again: it is stored, and that process or the next writer appends it once",
                 )
             if _withdraw(log, path):
                 raise _refusal(locked, timeout_s)
@@ -139,18 +139,18 @@ def commit_to(
 
 
 def _check_not_skipped(log: Log, record: CommitRecord | None, epoch: int) -> None:
-    """Reject an epoch before a later epoch of its writer: it is unknown whether it was committed."""
+    """Raise an error if a later epoch of the writer was committed, because it is unknown whether this epoch was committed."""
     if record is not None and record.epoch > epoch:
         remove_staged(log.root, log.files, record.writer, epoch)
         raise InvalidInputError(
-            f"epoch {epoch} of writer {record.writer!r} is before its epoch {record.epoch}: it is not appended",
+            f"epoch {epoch} of writer {record.writer!r} precedes the committed epoch {record.epoch}, so it is not appended",
             where=log.root,
-            advice="Epochs of a writer ascend; use another writer for another job",
+            advice="Use ascending epochs per writer, and another writer for another job",
         )
 
 
 def _withdraw(log: Log, path: str) -> bool:
-    """Withdraw a manifest, and return whether that was in time."""
+    """Withdraw a manifest; return False if the log's writer has already taken it."""
     try:
         log.files.rename(path, f"{path}.withdrawn")
     except StorageError:
@@ -161,7 +161,7 @@ def _withdraw(log: Log, path: str) -> bool:
 
 def _refusal(locked: LogLockedError, timeout_s: float) -> LogLockedError:
     return LogLockedError(
-        f"{locked.what}; it did not append the commit within {timeout_s:g} s",
+        f"{locked.what}; that process did not append the commit within {timeout_s:g} s",
         where=locked.where,
-        advice="A process that uses Headstream appends commits in the background: stop it if it hangs. Nothing was written",
+        advice="Nothing was written. The writing process appends commits in the background: stop that process if it hangs",
     )

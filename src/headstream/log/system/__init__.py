@@ -1,1 +1,1 @@
-"""The log's interface to the operating system: files, access modes, locks, calls of Linux, and findings about files."""
+"""The log's interface to the operating system: files, access modes, locks, Linux calls, and findings about files."""

@@ -1,9 +1,9 @@
-"""Access modes of a log's files: for this user only, or also for a group.
+"""Access modes of a log's files: for the current user only, or also for a group.
 
-By default only this user has access: directories 0700, files 0600, regardless of the umask. A log shared with a group is
-in a directory with the setgid bit (set by `chmod 2750` or `2770`, or by the option `group_access`): files and directories
-created in it also belong to the group, with the directory's own group permissions, recursively. So every process
-creates files with the same access.
+By default, only the current user has access: directories 0700, files 0600, regardless of the umask. The directory of a log that
+is shared with a group has the setgid bit (set by `chmod 2750` or `2770`, or by the option `group_access`): files and directories
+created in the directory also belong to the group and inherit the directory's group permissions. Every process therefore creates
+files with the same access.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OWNER_FILE: Final = 0o600
 
 
 def open_private(path: str, flags: int = os.O_RDWR) -> int:
-    """Return a descriptor of a file, creating it for this user and perhaps a group; OSError as of open()."""
+    """Open a file, creating it for the current user and possibly a group; return the descriptor. OSError as for open()."""
     try:
         return os.open(path, flags | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -38,7 +38,7 @@ def open_private(path: str, flags: int = os.O_RDWR) -> int:
 
 
 def make_private_directory(path: str) -> None:
-    """Create a directory and its parents, for this user and perhaps a group; OSError as of mkdir()."""
+    """Create a directory and its parents for the current user and possibly a group; OSError as for mkdir()."""
     existing = Path(path)
     missing = []
     while not existing.is_dir():
@@ -57,7 +57,7 @@ def make_private_directory(path: str) -> None:
 
 
 def _shared(path: str) -> int:
-    """Return the group's permissions in the parent directory of a path, if files created in it belong to the group."""
+    """Return the group permissions of a path's parent directory if files created in it belong to the group, else 0."""
     try:
         mode = os.stat(os.path.dirname(path) or ".").st_mode  # noqa: PTH116, PTH120 - called for each created file
     except OSError:
@@ -66,13 +66,13 @@ def _shared(path: str) -> int:
 
 
 def share_with_group(directory: str, group_access: str) -> None:
-    """Create a log's directory, if missing, so that a group can read or write the files in it.
+    """Create a log's directory, if missing, so that a group can read or write its files.
 
     Args:
         group_access: One of GROUP_ACCESS.
     """
     if group_access not in GROUP_ACCESS:
-        raise InvalidOptionError(f"group_access is {group_access!r}", advice=f"Use {', '.join(GROUP_ACCESS)}")
+        raise InvalidOptionError(f"group_access must be one of {', '.join(GROUP_ACCESS)}, not {group_access!r}")
     if group_access == "none":
         return
     wanted = GROUP_ACCESS[group_access]
@@ -88,7 +88,7 @@ def share_with_group(directory: str, group_access: str) -> None:
     except OSError as error:
         raise storage_error(error, "share a directory with its group", directory) from error
     raise InvalidOptionError(
-        f"group_access is {group_access!r}, and the existing log has a directory of mode {mode:04o}",
+        f"group_access is {group_access!r}, but the directory of the existing log has mode {mode:04o}",
         where=directory,
-        advice=f"Run chmod {wanted:04o} for it and all directories in it, and set the group's rights of all files",
+        advice=f"Run chmod {wanted:04o} for all directories of the log, and set the group's rights of all files",
     )

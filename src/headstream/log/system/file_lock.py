@@ -1,8 +1,8 @@
-"""FileLock: a lock file that one process holds at a time, by the operating system's lock (flock).
+"""FileLock: a lock file that one process holds at a time, with the operating system's lock (flock).
 
-A process that exits or crashes releases it. The file stays after the release, unless a subclass checks after locking that the
-path still names the file it has locked. A forked child would hold its parent's locks beyond the parent's exit, so it closes them
-immediately.
+A process that exits or crashes releases the lock. The file is kept after the release, except by subclasses that check after
+locking whether the path still names the locked file. A forked child would hold its parent's locks beyond the parent's exit, so
+the child closes them immediately.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from headstream.log.system.access import open_private
 
 
 class FileLock:
-    """The lock of one file; subclasses acquire it and write the file's text."""
+    """The lock of one file; subclasses acquire the lock and write the file's content."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor = -1
 
     def after_fork(self) -> None:
-        """Close the child's copy of the descriptor: the parent holds the lock on."""
+        """In a forked child: close the copy of the descriptor; the parent process keeps the lock."""
         self._close()
 
     @property
@@ -30,16 +30,16 @@ class FileLock:
         return self._descriptor >= 0
 
     def _open(self) -> int:
-        """Return a descriptor of the file, creating it if missing."""
+        """Open the file, creating it if missing; return the descriptor."""
         return open_private(self._path)
 
     def _hold(self, descriptor: int) -> None:
-        """Keep a descriptor that has been locked, until release()."""
+        """Keep a locked descriptor until release()."""
         self._descriptor = descriptor
         register_for_forks(self)
 
     def release(self) -> None:
-        """Release it; releasing twice is fine."""
+        """Release the lock; a second call does nothing."""
         self._close()
 
     def _close(self) -> None:

@@ -1,15 +1,15 @@
 """The writing half of the file interface: every open, write, sync, rename, truncate and delete of the log's files.
 
-The exceptions are the locks (file_lock.py) and the catalog, whose files SQLite writes (catalog.py).
+Exceptions are the locks (file_lock.py) and the catalog's files, which SQLite writes (catalog.py).
 
-Files is a protocol, so that tests can inject a disk's failures (a short or failed write, a full disk, a crash between two
-operations). OsFiles is the operating system's; MemoryFiles is the memory of one process, for `memory://` and for tests.
+Files is a protocol, so that tests can inject disk failures (a short or failed write, a full disk, a crash between two
+operations). OsFiles uses the operating system's files; MemoryFiles uses the memory of one process, for `memory://` and for tests.
 
-A write has a byte position, never "append": the next write overwrites a write that failed midway.
+Every write names a byte position instead of appending, so that the next write overwrites a partially failed write.
 
-A big file has space reserved after its end, where the system supports it: writing there is a sixth cheaper, and files that grow
-in parallel are less fragmented. Its size, which recovery uses, is unchanged. Written bytes are flushed early: otherwise the sync
-at a segment's end waits for 256 MB, and blocks appends.
+For large files, space is reserved after the end if the system supports this: writes become a sixth cheaper, and files that grow
+in parallel are less fragmented. The file size, which recovery uses, is unchanged. Written bytes are flushed early; otherwise, the
+sync at a segment's end would wait for 256 MB and block appends.
 """
 
 from __future__ import annotations
@@ -49,44 +49,44 @@ class WriteFile(ReadFile, Protocol):
         """Truncate the file to a size."""
 
     def trim(self) -> None:
-        """Release space reserved after its end, because it does not grow soon."""
+        """Release space reserved after the end, because the file will not grow soon."""
 
     def sync(self) -> None:
         """Sync the written bytes to the disk."""
 
     def direct(self) -> tuple[int, int] | None:
-        """Return the descriptor and the byte position up to which pwrite() on it equals write_at(), if any."""
+        """Return the descriptor and the byte position up to which pwrite() can replace write_at(); None if not supported."""
 
     def is_removed(self) -> bool:
-        """Return whether the file was removed, or replaced, since it was opened."""
+        """Return whether the file was removed or replaced since it was opened."""
 
 
 class Files(ReadFiles, Protocol):
     """A file system, for reading and writing."""
 
     def open_write(self, path: str) -> WriteFile:
-        """Return the file opened for reading and writing, creating it if missing."""
+        """Open a file for reading and writing, creating it if missing."""
 
     def make_directory(self, path: str) -> None:
-        """Create a directory and its parents; it can exist."""
+        """Create a directory and its parents, if missing."""
 
     def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
-        """Replace a file's content atomically: readers see the old or the new content. A power cut can leave either or none."""
+        """Replace a file's content atomically: readers see old or new content. A power failure can leave either or none."""
 
     def sync_directory(self, path: str) -> None:
-        """Sync the names added to and removed from a directory."""
+        """Sync the added and removed names of a directory."""
 
     def rename(self, path: str, target: str) -> None:
-        """Rename a file or directory in the same file system, replacing the target."""
+        """Rename a file or directory within a file system, replacing the target."""
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it exists."""
+        """Remove a file if it exists."""
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory with its content, if it exists."""
+        """Remove a directory with its content if it exists."""
 
     def remove_empty_directory(self, path: str) -> None:
-        """Remove a directory if it is empty, atomically: files that another process adds meanwhile stay."""
+        """Remove a directory atomically if it is empty; files that another process adds meanwhile are kept."""
 
 
 class OsFile(OsReadFile):
@@ -110,7 +110,7 @@ class OsFile(OsReadFile):
             raise storage_error(error, "write to a file", self._path) from error
 
     def direct(self) -> tuple[int, int] | None:
-        """Return its descriptor, and the byte position up to which space is reserved."""
+        """Return the descriptor and the byte position up to which space is reserved."""
         return self._descriptor, self._way
 
     def _reserve_ahead(self, position: int, end: int) -> None:
@@ -125,7 +125,7 @@ class OsFile(OsReadFile):
         self._way = min(self._reserved, self._started + _STARTED_BYTES)
 
     def trim(self) -> None:
-        """Release space reserved after its end; only the file's one writer calls this."""
+        """Release space reserved after the end; only the file's writer calls this."""
         with suppress(OSError):
             size_bytes = os.fstat(self._descriptor).st_size
             if size_bytes >= _RESERVED_FROM_BYTES:
@@ -224,7 +224,7 @@ class OsFiles(OsReadFiles):
 
 
 class MemoryFile:
-    """A file in memory, open for reading and writing; several can be open on the same bytes."""
+    """A file in memory, open for reading and writing; several MemoryFiles can share the same bytes."""
 
     __slots__ = ("_content", "_is_removed", "_lock")
 
@@ -255,19 +255,19 @@ class MemoryFile:
             del self._content[size_bytes:]
 
     def trim(self) -> None:
-        """Do nothing: memory reserves nothing."""
+        """Do nothing, because no space is reserved in memory."""
 
     def sync(self) -> None:
-        """Do nothing: memory has no disk."""
+        """Do nothing, because there is no disk."""
 
     def direct(self) -> None:
-        """Return None: memory has no descriptor."""
+        """Return None, because there is no descriptor."""
 
     def is_removed(self) -> bool:
         return self._is_removed()
 
     def close(self) -> None:
-        """Do nothing: the bytes belong to the file system."""
+        """Do nothing, because the bytes belong to the file system."""
 
 
 class MemoryFiles:
@@ -297,7 +297,7 @@ class MemoryFiles:
             return [name for parent, _, name in split if parent == directory]
 
     def changed(self, directory: str) -> int | None:
-        """Return a number that changes when names are added or removed in a directory, or None if it is missing."""
+        """Return a number that changes when a directory's names change; None if the directory does not exist."""
         return self._directories.get(directory)
 
     def exists(self, path: str) -> bool:
@@ -325,7 +325,7 @@ class MemoryFiles:
             self._touch(path)
 
     def sync_directory(self, path: str) -> None:
-        """Do nothing: memory has no disk."""
+        """Do nothing, because there is no disk."""
 
     def rename(self, path: str, target: str) -> None:
         """Rename a file or directory, replacing the target."""

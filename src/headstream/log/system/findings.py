@@ -1,4 +1,4 @@
-"""LogFinding: one result of verification, with its coordinates; and warnings about repairs when a log is opened."""
+"""LogFinding: one result of verification, with its position; also logs warnings about repairs when a log is opened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOGGER: Final = logging.getLogger("headstream.log")
 
 
 class FindingKind(StrEnum):
-    """Kind of a finding; the value is used in JSON."""
+    """Kind of a finding; JSON output contains the value."""
 
     MARKER = "marker"
     CATALOG = "catalog"
@@ -42,13 +42,13 @@ class LogFinding:
     """One fault or note.
 
     Args:
-        topic: `stream/topic`, or None if it is not about a partition.
+        topic: `stream/topic`, or None if the finding is not about a partition.
         partition: From 1, or None.
-        from_offset: The first offset affected, or None.
-        until_offset: One past the last byte, or None if unknown.
-        from_byte: The first byte of the file affected, or None.
-        until_byte: One past the last offset, or None.
-        is_damage: Whether data is lost or wrong; if not, it is a trace of an ordinary crash, or a note.
+        from_offset: The first affected offset, or None.
+        until_offset: One past the last affected offset, or None.
+        from_byte: The first affected byte of the file, or None.
+        until_byte: One past the last affected byte, or None if unknown.
+        is_damage: Whether data is lost or wrong; otherwise the finding is a note or a trace of an ordinary crash.
     """
 
     kind: FindingKind
@@ -65,5 +65,5 @@ class LogFinding:
 
 
 def report(path: str, what: str) -> None:
-    """Log a finding or repair of a log's opening, as a warning of the logger `headstream.log`."""
+    """Log a finding or repair during a log's opening as a warning of the logger `headstream.log`."""
     _LOGGER.warning("%s: %s", path, what)

@@ -1,8 +1,7 @@
-"""Calls of the operating system: the limit of open files, space reserved after a file's end, early flushing, and
-notifications of changes in a directory.
+"""Operating-system calls: limit of open files, space reserved after a file's end, early flushing, directory notifications.
 
-All but the first are Linux's, called through the C library. If they are missing or refused, reserve() and start_writing() do
-nothing and open_inotify() returns None: callers work without them.
+All calls except the first are Linux calls, made through the C library. If they are not available, reserve() and start_writing()
+do nothing and open_inotify() returns None; callers work without them.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ OVERFLOWN: Final = -1
 
 
 def _function(name: str, *arguments: Any) -> Any:
-    """Return a function of the C library, or None if it has no function of that name."""
+    """Return a function of the C library; None if it does not exist."""
     try:
         function = getattr(ctypes.CDLL(None, use_errno=True), name)
     except (OSError, AttributeError, TypeError):
@@ -54,23 +53,23 @@ _inotify_rm_watch: Final = _function("inotify_rm_watch", ctypes.c_int, ctypes.c_
 
 
 def max_open_files() -> int:
-    """Return the number of files that this process can have open."""
+    """Return the maximum number of files that this process can have open."""
     limit = _USUAL_OPEN_FILES if getrlimit is None else getrlimit(RLIMIT_NOFILE)[0]
     return limit if limit >= 0 else 1 << 30  # negative: without limit
 
 
 def reserve(descriptor: int, position: int, size_bytes: int) -> bool:
-    """Reserve disk space for a part of a file, possibly after its end, whose size is unchanged; return whether it was done."""
+    """Reserve disk space for a part of a file, without changing the file size; return whether this succeeded."""
     return _fallocate is not None and _fallocate(descriptor, _KEEP_SIZE, position, size_bytes) == 0
 
 
 def start_writing(descriptor: int, position: int, size_bytes: int) -> bool:
-    """Start flushing a part of a file to the disk, without waiting; return whether it was done."""
+    """Start flushing a part of a file to the disk without waiting; return whether this succeeded."""
     return _sync_file_range is not None and _sync_file_range(descriptor, position, size_bytes, _START_WRITING) == 0
 
 
 class WatchEvent(NamedTuple):
-    """One change: the watch, the name in its directory (empty: the directory itself), and whether the watch has ended."""
+    """One change: the watch, the name in its directory (empty for the directory itself), and whether the watch has ended."""
 
     watch: int
     name: str
@@ -78,23 +77,23 @@ class WatchEvent(NamedTuple):
 
 
 class Inotify:
-    """Watches of directories, on one descriptor, which is readable after a change."""
+    """Watches directories with one descriptor, which becomes readable after a change."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
     def add(self, directory: str) -> int | None:
-        """Watch a directory for written, created and moved files; return the watch, or None if it is refused."""
+        """Watch a directory for written, created and moved files; return the watch, or None if the system refuses."""
         wanted = _MODIFY | _MOVED_TO | _CREATE | _DELETE_SELF | _MOVE_SELF | _ONLY_DIRECTORIES
         watch = int(_inotify_add_watch(self.descriptor, os.fsencode(directory), wanted))
         return watch if watch >= 0 else None
 
     def remove(self, watch: int) -> None:
-        """Remove a watch; it can have ended."""
+        """Remove a watch, which may have ended already."""
         _inotify_rm_watch(self.descriptor, watch)
 
     def read(self) -> Iterator[WatchEvent]:
-        """Yield the changes since the last call, without waiting."""
+        """Yield the changes since the last call without waiting."""
         try:
             data = os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:
@@ -113,7 +112,7 @@ class Inotify:
 
 
 def open_inotify() -> Inotify | None:
-    """Return an Inotify, or None if the system does not have it or this user's limit is reached."""
+    """Return an Inotify; None if the system does not support inotify or the user's limit is reached."""
     if _inotify_init1 is None or _inotify_add_watch is None or _inotify_rm_watch is None:
         return None
     descriptor = int(_inotify_init1(_NONBLOCK | os.O_CLOEXEC))

@@ -1,4 +1,4 @@
-"""Settings of the C library's allocator: freed memory is cached under load, and returned to the system afterwards."""
+"""Configures the C library's allocator: freed memory is cached under load and returned to the system afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KEPT_BYTES: Final = 32 << 20
 
 
 def configure_malloc() -> None:
-    """Make the C library cache freed blocks: new memory costs more than its use, and two arenas are enough for batch threads."""
+    """Make the C library cache freed blocks, because new memory is expensive, and limit it to two arenas."""
     with contextlib.suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_THRESHOLD, _KEPT_BYTES)
@@ -22,6 +22,6 @@ def configure_malloc() -> None:
 
 
 def trim_malloc() -> None:
-    """Return the C library's freed memory to the system; any thread, a few milliseconds."""
+    """Return the C library's freed memory to the system; thread-safe, takes a few milliseconds."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)

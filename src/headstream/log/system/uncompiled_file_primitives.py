@@ -1,4 +1,4 @@
-"""Writing to files where kernels run interpreted: same names and meaning as in file_primitives.h."""
+"""File writes for uncompiled kernels; names and meaning as in file_primitives.h."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def write_at(descriptor: int, p: memoryview, size: int, position: int) -> bool:
-    """Write bytes at a byte position of a file; return whether all were written."""
+    """Write bytes at a byte position of a file; return whether all bytes were written."""
     try:
         return os.pwrite(descriptor, p[:size], position) == size
     except OSError:

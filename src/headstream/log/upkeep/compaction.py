@@ -1,14 +1,14 @@
-"""Compaction: topics that retain the last message of each key, compacted in the background.
+"""Compaction: compacts topics that retain only the last message of each key, in the background.
 
-A pass (compaction_pass.py) reads and writes all closed segments, so it runs only when it pays off. A partition is
-due when as many bytes were appended since the last pass as that pass retained, so that a byte is rewritten about once;
-or when they are an hour old; or when a null payload has reached the topic's delay. The newest segment is closed first, so that a
-pass compacts all messages that exist when it begins.
+A pass (compaction_pass.py) reads and writes all closed segments, so it runs only when this is worthwhile. A partition is due in
+three cases: when the bytes appended since the last pass equal the bytes that the pass retained, so that each byte is rewritten
+about once; when the appended bytes are an hour old; or when a null payload has reached the topic's delay. The newest segment is
+closed first, so that a pass compacts all messages that exist at its start.
 
-A failed pass leaves everything unchanged, is logged (logger `headstream.log`), and is retried an hour later, or a
-minute if the system refused.
+A failed pass changes nothing, is logged (logger `headstream.log`), and is retried after an hour, or after a minute if the
+operating system reported an error.
 
-This takes no lock that an append needs, except to begin a new segment.
+Compaction takes no lock that appends need, except to start a new segment.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LEAST_PART: Final = 64
 
 @dataclass(slots=True)
 class _CompactionState:
-    """State of a partition between two rounds; `null_us` is the time of the oldest null payload that a pass has retained."""
+    """State of a partition between two rounds; `null_us` is the time of the oldest retained null payload."""
 
     changed: int | None = None
     closed: tuple[Closed, ...] = ()
@@ -47,7 +47,7 @@ class _CompactionState:
 
 
 class Compaction:
-    """Compacts the topics of a log that have compaction."""
+    """Compacts the topics of a log for which compaction is enabled."""
 
     interval_s: ClassVar[float] = 10.0
 
@@ -57,7 +57,7 @@ class Compaction:
         self._known: dict[str, _CompactionState] = {}
 
     def apply(self) -> int:
-        """Compact due partitions, and return the number of dropped messages."""
+        """Compact due partitions; return the number of dropped messages."""
         return sum_over_partitions(self._log, self._apply)
 
     def _apply(self, topic: TopicRecord, number: int) -> int:
@@ -100,13 +100,13 @@ class Compaction:
         )
 
     def compact(self, topic: TopicRecord, number: int) -> Outcome:
-        """Compact a partition now, due or not; after a CorruptLogError the damaged and all newer segments are unchanged."""
+        """Compact a partition even if it is not due; after a CorruptLogError, damaged and newer segments are unchanged."""
         with self._log.passing:
             return self.compact_holding(topic, number)
 
     def compact_holding(self, topic: TopicRecord, number: int, due: Sequence[int] | None = None) -> Outcome:
-        """Compact while log.passing is held; `due` are ascending offsets to remove if marked, by default those whose grace is
-        over."""
+        """Compact a partition; the caller holds log.passing. `due`: ascending offsets to remove if marked for deletion; by
+        default, all offsets whose grace is over."""
         log = self._log
         directory = log.partition_directory(topic, number)
 

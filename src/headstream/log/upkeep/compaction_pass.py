@@ -1,22 +1,21 @@
-"""One compaction of one partition: for each key in its closed segments, the last message is retained, with its offset.
+"""Compacts one partition: for each key in its closed segments, retains the last message at its offset.
 
     closed segments, oldest first      clean (an earlier pass has compacted them) ... dirty ...
     1  the newest offset of each key of the dirty segments -> a table of hashes (codec.batch.compact)
-    2  neighbours that fit into one segment, a group               -> one new segment (segment_rewrite.py)
+    2  a group: neighbours that fit into one segment -> one new segment (segment_rewrite.py)
 
 Groups are rewritten from old to new, so that a null payload is never removed before the messages that it deletes. A group without
-remaining messages stays as a segment without messages, until a later pass merges it into a neighbour.
+remaining messages becomes a segment without messages, which a later pass merges into a neighbour.
 
-A message is retained unless a dirty segment has a newer message of its key. A null payload older than the topic's delay
-is removed, and so is a message marked for deletion whose grace is over; until then it also replaces older messages. Messages
-without a key are retained: they were sent before compaction was enabled.
+A message is retained unless a dirty segment has a newer message with the same key. Null payloads older than the topic's delay are
+removed, and so are messages marked for deletion whose grace is over; until they are removed, they also replace older messages.
+Messages without a key, sent before compaction was enabled, are retained.
 
-A pass changes only proven segments: by the index, whose entries follow each other up to the end of the .log; by the
-messages, each send checked against its entry; by the neighbours, each beginning where the previous segment ends. It ends before
-the first unproven segment: it and all newer segments are unchanged, since a repair of the damage can need the messages
-that they replace.
+A pass changes only segments that are proven complete: the index entries are contiguous up to the end of the .log, each send
+matches its entry, and each segment starts where the previous segment ends. The pass stops at the first unproven segment. This
+segment and all newer segments stay unchanged, because a repair may need the messages that they replace.
 
-Memory is bounded: dirty segments are read in parts of 3 million messages, or of one segment if it has more.
+Memory is limited: dirty segments are read in parts of 3 million messages, or one segment if it has more messages.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _MARKED: Final = MessageState.MARKED_FOR_DELETION.value
 
 @dataclass(slots=True)
 class Outcome:
-    """Result of a pass, which is incomplete if the topic was changed or segments were dropped meanwhile."""
+    """Result of a pass; incomplete if the topic was changed or segments were dropped meanwhile."""
 
     dropped_count: int = 0
     oldest_null_us: int | None = None
@@ -65,7 +64,7 @@ class CompactionPass:
         segment_bytes: Size up to which a segment is merged with its neighbours.
         null_before_us: Null payloads appended before this time are removed, microseconds since 1970 UTC.
         seed: 16 random bytes.
-        dropped: The offsets of the messages to be removed if they are marked for deletion: ascending u64, little-endian.
+        dropped: Offsets of messages to remove if they are marked for deletion: ascending u64, little-endian.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class CompactionPass:
         self._damage: CorruptLogError | None = None
 
     def run(self) -> Outcome:
-        """Compact all closed segments; after a CorruptLogError the damaged segment and all newer segments are unchanged."""
+        """Compact all closed segments; after a CorruptLogError, the damaged segment and all newer segments are unchanged."""
         try:
             with self._context.lock:
                 self._context.check_wanted()
@@ -118,15 +117,15 @@ class CompactionPass:
             return self._outcome
 
     def _check_all_whole(self, found: list[Closed]) -> None:
-        """Raise the fault of the first damaged segment; older segments have been compacted."""
+        """Raise the fault of the first damaged segment; older segments are compacted."""
         if self._damage is not None:
             raise self._damage
         for segment in found:
             if segment.fault:
                 raise CorruptLogError(
-                    f"a segment is damaged: {segment.fault}. It and all newer segments are not compacted",
+                    f"a segment is damaged: {segment.fault}. This segment and all newer segments were not compacted",
                     where=segment_path(self._directory, segment.base_offset, INDEX_SUFFIX),
-                    advice="Run headstream verify --repair, and restore files that it cannot repair from a copy",
+                    advice="Run headstream verify --repair, and restore the other damaged files from a copy",
                 )
 
     @staticmethod
@@ -138,7 +137,7 @@ class CompactionPass:
         return end
 
     def _note(self, segments: list[Closed]) -> tuple[bytearray, int]:
-        """Return the newest offset of each key in the first of these segments, and their number: up to a damaged segment."""
+        """Return the newest offset of each key in the segments before a damaged segment, and their number."""
         table = new_key_table(sum(segment.messages_count for segment in segments))
         for number, segment in enumerate(segments):
             try:
@@ -164,7 +163,7 @@ class CompactionPass:
     # -- writing ----------------------------------------------------------------------------------------------
 
     def _compact(self, group: list[Closed], table: bytearray) -> Closed:
-        """Compact a group into its first segment, and return that."""
+        """Compact a group into its first segment; return this segment."""
         if len(group) == 1 and not self._would_drop(group[0], table):
             return self._mark(group[0])
         made = self._rewrite.run(
@@ -185,7 +184,7 @@ class CompactionPass:
         return False
 
     def _mark(self, segment: Closed) -> Closed:
-        """Mark a segment's index as compacted; its messages stay in place."""
+        """Mark a segment's index as compacted without moving messages."""
         if segment.is_compacted:
             return segment
         base = segment.base_offset

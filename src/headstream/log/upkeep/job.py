@@ -1,4 +1,4 @@
-"""Job: one kind of background work of a log, and the common parts of the four kinds."""
+"""Job: the interface of a log's background jobs, and the common parts of the four jobs."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _SHORT_PAUSE_US: Final = 60 * 1_000_000
 
 
 class Job(Protocol):
-    """Background work of a log, made of a LogAccess and a clock in microseconds since 1970 UTC; Upkeep repeats it."""
+    """A background job of a log, created with a LogAccess and a clock (microseconds since 1970 UTC)."""
 
     interval_s: ClassVar[float]
 
     def apply(self) -> int:
-        """Do the due work, and return its amount; ends early when the log closes, and raises nothing."""
+        """Do the due work; return its amount. Stops early when the log closes, and raises no error."""
 
 
 def goes_on(log: LogAccess, topic: TopicRecord) -> bool:
-    """Return whether work on a topic is to continue: the log is not closing, and the topic is as it was."""
+    """Return whether work on a topic should continue: the log is not closing and the topic is unchanged."""
     return is_current(log.snapshot(), topic) and not log.is_closing
 
 
 def sum_over_partitions(log: LogAccess, apply: Callable[[TopicRecord, int], int]) -> int:
-    """Call a function with each topic and number of a partition, and return the sum; a partition that fails is left out."""
+    """Call a function for each partition (topic, number); return the sum of the results. Partitions that fail are skipped."""
     done = 0
     with suppress(HeadstreamError):
         for topic in topics_of(log.snapshot()):
@@ -47,7 +47,7 @@ def sum_over_partitions(log: LogAccess, apply: Callable[[TopicRecord, int], int]
 
 
 def retry_time_us(task: str, error: HeadstreamError, now_us: int) -> int:
-    """Log that work has failed, and return when to retry it: an hour later, or a minute later if the system refused."""
+    """Log a failed task; return the time of its retry: in an hour, or in a minute if the operating system reported an error."""
     is_refused = isinstance(error, StorageError)
-    _LOGGER.warning("%s failed, and is retried in %s: %s", task, "a minute" if is_refused else "an hour", error)
+    _LOGGER.warning("%s failed and will be retried in %s: %s", task, "a minute" if is_refused else "an hour", error)
     return now_us + (_SHORT_PAUSE_US if is_refused else LONG_PAUSE_US)

@@ -1,12 +1,12 @@
-"""MarkedRemoval: messages that are marked for deletion are removed from the disk after their topic's grace.
+"""MarkedRemoval: removes messages marked for deletion from the disk after their topic's grace.
 
-A mark can be reverted until its message is removed, which is within the grace. So that a segment is rewritten once for many
-marks, a round begins shortly before the grace of the oldest mark ends, and includes the marks whose grace ends within the next
-hour, or within an eighth of a shorter grace. If a marked message is in the newest segment, a new segment is begun first.
+A mark can be reverted until its message is removed, which happens within the grace. To rewrite a segment once for many marks, a
+round starts shortly before the grace of the oldest mark ends, and includes all marks whose grace ends within the next hour (for a
+shorter grace: within an eighth of the grace). If a marked message is in the newest segment, a new segment is started first.
 
-A topic that compacts is compacted instead: a removed message still replaces older messages of its key. A topic under legal hold
-is left unchanged. A failed pass leaves everything unchanged, is logged (logger `headstream.log`), and is retried an hour later,
-or a minute if the system refused.
+A topic with compaction is compacted instead, so that a removed message still replaces older messages with its key. A topic under
+legal hold is not changed. A failed pass changes nothing, is logged (logger `headstream.log`), and is retried after an hour, or
+after a minute if the operating system reported an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _END: Final = 1 << 62
 
 
 def due_before_us(grace_us: int, now_us: int) -> int:
-    """Return the time up to which a pass that begins now removes marked messages."""
+    """Return the time before which messages must be marked for a pass that starts now to remove them."""
     return now_us - grace_us + min(_BATCH_US, grace_us // _BATCH_PART) + 1
 
 
@@ -58,7 +58,7 @@ class MarkedRemoval:
         self._not_before_us: dict[tuple[int, int], int] = {}
 
     def apply(self) -> int:
-        """Remove the messages whose grace is over, and return their number."""
+        """Remove the messages whose grace is over; return their number."""
         removed = 0
         with suppress(HeadstreamError):
             catalog = self._log.catalog()
@@ -95,11 +95,11 @@ class MarkedRemoval:
         """Remove the messages of a partition that were marked for deletion with a reason, regardless of their grace.
 
         Args:
-            most_groups: Segments, with the neighbours that fit into one, after which to end; None is all.
+            most_groups: Maximum number of segment groups (neighbours that fit into one segment) to process; None: all.
 
         Raises:
             LegalHoldError: the topic is under legal hold; nothing is removed.
-            CorruptLogError: a segment is damaged; its messages stay.
+            CorruptLogError: a segment is damaged; its messages are kept.
         """
         check_legal_hold(topic.name, topic.options.legal_hold)
         catalog = self._log.catalog()

@@ -1,14 +1,13 @@
-"""Deletes the messages of a partition before an offset: moves its log start offset, and removes their bytes.
+"""Deletes the messages of a partition before an offset: advances the log start offset and removes the messages' bytes.
 
-    <offset>.start                                 created and synced: no reader gets a message before the offset from here on
-    segments that end at the offset or before      dropped, the oldest first
-    the segment that contains it                   rewritten without the messages before it; the newest segment is closed first
+    <offset>.start                                 created and synced: readers now get no message before the offset
+    segments that end at the offset or before dropped, oldest first
+    the segment that contains the offset rewritten without earlier messages; the newest segment is closed first
 
-The messages that stay keep their offsets, and the rewritten segment its name. The log start offset never decreases: an offset
-before it has no effect. A crash leaves bytes of deleted messages; the next call removes them.
+The remaining messages keep their offsets, and the rewritten segment keeps its name. The log start offset never decreases; a
+smaller offset has no effect. A crash can leave bytes of deleted messages, which the next call removes.
 
-The previous .start stays until the next call: a concurrent listing of the directory can miss the new name, and must not miss
-both. A segment has begun at the offset or after it by then, so all before it is synced.
+The previous .start file is kept until the next call, because a concurrent directory listing can miss the new name.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ if TYPE_CHECKING:
 
 
 def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) -> int:
-    """Delete the messages of a partition before an offset, and return its log start offset.
+    """Delete the messages of a partition before an offset; return the log start offset.
 
     Args:
-        offset: The first offset that stays, at most the partition's end.
+        offset: The first offset to keep, at most the partition's end.
 
     Raises:
         OffsetOutOfRangeError: the offset is negative or after the partition's end; nothing is removed.
         LegalHoldError: the topic is under legal hold; nothing is removed.
         TopicNotFoundError: the topic was deleted or changed meanwhile.
-        CorruptLogError: the segment that contains the offset is damaged: its bytes stay, unreadable before the offset.
+        CorruptLogError: the segment that contains the offset is damaged; its bytes are kept, unreadable before the offset.
     """
     check_legal_hold(topic.name, topic.options.legal_hold)
     directory, files = log.partition_directory(topic, number), log.files
@@ -70,7 +69,7 @@ def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) 
                 _rewrite(SegmentRewrite(directory, files, context), directory, closed[-1], offset)
     except PassCancelledError:
         what = "the topic was deleted or changed while its messages were removed"
-        raise TopicNotFoundError(what, where=str(topic.name), advice="Look up the topic, and try again") from None
+        raise TopicNotFoundError(what, where=str(topic.name), advice="Look up the topic again, and retry") from None
     finally:
         log.note_removed(topic, number)
         log.states.note_replaced()

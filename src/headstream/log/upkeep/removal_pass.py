@@ -1,10 +1,10 @@
-"""RemovalPass: removes messages that are marked for deletion from one partition's closed segments, with their bytes.
+"""RemovalPass: removes messages marked for deletion, with their bytes, from one partition's closed segments.
 
-    closed segments  ->  neighbours that fit into one segment, a group  ->  groups that have a message to be removed: rewritten
+    closed segments -> groups: neighbours that fit into one segment -> groups with messages to remove are rewritten
 
-The messages that stay keep their offsets. As in a compaction a segment is changed only if it is proven complete, by its data,
-its index and its neighbours. A damaged segment is left unchanged and reported; a group neither contains nor spans it. Segments
-without a message to be removed are not read.
+The remaining messages keep their offsets. As in a compaction, a segment is changed only if data, index and neighbours prove that
+it is complete. A damaged segment is not changed but reported; a group neither contains nor spans a damaged segment. Segments
+without messages to remove are not read.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class RemovalPass:
     """One pass over a partition.
 
     Args:
-        find_due: Range of offsets -> the offsets of the messages in it that are to be removed, ascending; a message in another
-            state than `marked_for_deletion` stays.
+        find_due: Range of offsets -> ascending offsets of messages to remove in the range; messages whose state is not
+            `marked_for_deletion` are kept.
         forget: Called with a segment's due offsets after they are removed.
     """
 
@@ -63,7 +63,7 @@ class RemovalPass:
         self._outcome = Removal()
 
     def run(self, most_groups: int | None = None) -> Removal:
-        """Remove the due messages of a limited number of groups; a damaged segment (CorruptLogError) stays unchanged."""
+        """Remove the due messages of a limited number of groups; a damaged segment (CorruptLogError) is not changed."""
         damage: CorruptLogError | None = None
         left_count = 0
         try:
@@ -91,7 +91,7 @@ class RemovalPass:
             yield from groups_of(run, 0 if fault else self._segment_bytes)
 
     def _try_to_remove(self, group: list[Closed]) -> CorruptLogError | None:
-        """Remove the due messages of a group, and return the damage; the complete segments of the group are done."""
+        """Remove the due messages of a group's complete segments; return the damage, if any."""
         try:
             self._remove(group)
         except CorruptLogError as error:
@@ -118,7 +118,7 @@ class RemovalPass:
         self._forget(due)  # as of the copy that replaced the group
 
     def _is_done(self, group: list[Closed]) -> bool:
-        """Return whether the due messages are removed; states that a crash has left are then forgotten."""
+        """Return whether the due messages are already removed; if so, delete states that remain after a crash."""
         with self._context.lock:
             changes, due = self._context.state_changes(), self._due_in(group)
         keep = keep_without(due, _MARKED)

@@ -1,15 +1,15 @@
-"""Retention: drops the oldest messages of topics with a limit of age or size.
+"""Retention: drops the oldest messages of topics with an age or size limit.
 
-Only entire closed segments are dropped, oldest first, never the newest. A segment is as old as its newest message. The size
-counts all partitions of a topic: the oldest closed segment among them is dropped first.
+Only entire closed segments are dropped, oldest first, never the newest segment. The age of a segment is the age of its newest
+message. The size limit applies to a topic's partitions together: their oldest closed segment is dropped first.
 
-A segment with a message that failed permanently in a group stays, with all newer segments of its partition, until the message's
-dead-letter copy is confirmed: the group's delivery journal has the outcome. A warning of `headstream.log` reports this every
-hour, since the partition grows meanwhile.
+If a segment contains a message that failed permanently in a group, the segment and all newer segments of its partition are kept
+until the group's delivery journal confirms the dead letter. A warning of `headstream.log` reports this every hour, because the
+partition grows meanwhile.
 
-Removal of a segment, and its end after a crash, are in segment_removal.py.
+segment_removal.py removes segments, and completes removals after a crash.
 
-This takes no lock that an append needs.
+Retention takes no lock that appends need.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Retention:
         self._looked: dict[str, tuple[int | None, list[_Closed]]] = {}
 
     def apply(self) -> int:
-        """Drop expired segments, and return their number; segments that could not be dropped are retried in the next round."""
+        """Drop expired segments; return their number. The next round retries segments that could not be dropped."""
         dropped = 0
         with suppress(HeadstreamError):
             for topic in topics_of(self._log.snapshot()):
@@ -96,7 +96,7 @@ class Retention:
         return dropped
 
     def _has_unconfirmed(self, topic: TopicRecord, segment: _Closed) -> bool:
-        """Return whether a segment has a message whose copy in the dead letter is not confirmed; warn about it every hour."""
+        """Return whether a segment has a failed message whose dead letter is not confirmed; log a warning every hour."""
         log, number = self._log, segment.partition
         given_up = find_unconfirmed(log.offsets(topic), log.files, number, topic.generation(number))
         offset = min((each for each in given_up if segment.base_offset <= each < segment.end_offset), default=None)
@@ -106,15 +106,15 @@ class Retention:
         if now_us >= self._warn_at_us.get(directory, 0):
             self._warn_at_us[directory] = now_us + _WARNING_US
             _LOGGER.warning(
-                "retention keeps %s partition %d from offset %d on: in the group %s message %d failed permanently, and its "
-                "dead-letter copy is not confirmed. Run a consumer of the group with dead_letter, or seek the group past the "
+                "retention keeps %s partition %d from offset %d on: in the group %s message %d failed permanently, but no "
+                "dead-letter copy was confirmed. Run a consumer of the group with dead_letter, or seek the group past the "
                 "message",
                 *(topic.name, number, segment.base_offset, given_up[offset], offset),
             )
         return True
 
     def _list_closed(self, topic: TopicRecord) -> tuple[list[_Closed], int]:
-        """Return the closed segments of all partitions, and the bytes of all segments."""
+        """Return the closed segments of all partitions, and the size of all segments."""
         files = self._log.files
         closed, size_bytes = [], 0
         for number in range(1, topic.partitions + 1):
@@ -157,7 +157,7 @@ class Retention:
         return index.last
 
     def _drop(self, topic: TopicRecord, segment: _Closed) -> bool:
-        """Drop a segment, and return whether it was: the topic can have been changed or deleted since."""
+        """Drop a segment; return False if the topic was changed or deleted meanwhile."""
         log, number = self._log, segment.partition
         directory = log.partition_directory(topic, number)
         with log.administration:

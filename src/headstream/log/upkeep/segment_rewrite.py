@@ -1,12 +1,12 @@
-"""SegmentRewrite: replaces closed neighbours by one segment that has only some of their messages, at their offsets.
+"""SegmentRewrite: replaces neighbouring closed segments with one segment that contains only some of their messages.
 
-    1  <base>-<n>.log, <base>.index-new    the messages that stay; synced
-    2  <base>.index-new                    renamed to <base>.index: the messages are in the new files from here on
+    1  <base>-<n>.log, <base>.index-new    the remaining messages; synced
+    2  <base>.index-new                    renamed to <base>.index: readers now use the new files
     3  side files, the old .log and the other segments removed
 
-The new index ends with a seal that has the end offset of the group. Before step 2 no existing file changes; after it,
-the old files are superfluous: finish_pass() removes the leftovers of a crash in either case. A group
-without remaining messages stays as a segment without messages: its seal states that no message is missing.
+Messages keep their offsets. The new index ends with a seal that contains the end offset of the group. No existing file changes
+before step 2, and the old files are superfluous after it; in both cases, finish_pass() removes the leftovers of a crash. A group
+without remaining messages becomes a segment without messages, whose seal shows that no message is missing.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ MakeKeep = Callable[[], Keep]
 
 
 def check_whole(directory: str, segment: Closed) -> None:
-    """Raise CorruptLogError if a segment, whose messages are to be removed, is damaged."""
+    """Raise CorruptLogError if a segment from which to remove messages is damaged."""
     if segment.fault:
         raise CorruptLogError(
-            f"a segment is damaged: {segment.fault}. Its messages are not removed",
+            f"a segment is damaged: {segment.fault}. Messages of this segment were not removed",
             where=segment_path(directory, segment.base_offset, INDEX_SUFFIX),
-            advice="Run headstream verify --repair, and restore files that it cannot repair from a copy",
+            advice="Run headstream verify --repair, and restore the other damaged files from a copy",
         )
 
 
@@ -76,7 +76,7 @@ def keep_without(offsets: Sequence[int] = (), state: int = 0) -> Keep:
 
 
 def encode_offsets(offsets: Sequence[int]) -> bytes:
-    """Return offsets, ascending, in the form that compact_messages() reads."""
+    """Return ascending offsets in the format for compact_messages()."""
     return b"".join(offset.to_bytes(8, "little") for offset in offsets)
 
 
@@ -85,8 +85,8 @@ class PassContext:
     """Shared state of the log during a pass.
 
     Args:
-        is_wanted: Returns whether the pass is to continue; called while the lock is held.
-        state_changes: Returns a number that grows with each change of states.
+        is_wanted: Returns whether the pass should continue; called with the lock held.
+        state_changes: Returns a number that increases with each change of states.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -94,13 +94,13 @@ class PassContext:
     state_changes: Callable[[], int] = lambda: 0
 
     def check_wanted(self) -> None:
-        """Raise PassCancelledError if the pass is not to continue."""
+        """Raise PassCancelledError if the pass should not continue."""
         if not self.is_wanted():
             raise PassCancelledError
 
 
 class Rewritten(NamedTuple):
-    """Result of a rewrite; the time of the oldest remaining null payload is None if there is none."""
+    """Result of a rewrite; the time of the oldest remaining null payload is None if there is no null payload."""
 
     segment: Closed
     dropped_count: int
@@ -108,7 +108,7 @@ class Rewritten(NamedTuple):
 
 
 def groups_of(segments: Iterable[Closed], segment_bytes: int) -> Iterator[list[Closed]]:
-    """Yield groups of closed neighbours that fit into one segment of a size; a larger segment is a group by itself."""
+    """Yield groups of neighbouring closed segments that fit into one segment of a size; a larger segment is a separate group."""
     group: list[Closed] = []
     size_bytes = 0
     for segment in segments:
@@ -136,11 +136,11 @@ class SegmentRewrite:
         return read_closed(self._directory, segment, self._files, self._buffers)
 
     def run(self, group: list[Closed], make_keep: MakeKeep, *, is_by_key: bool) -> Rewritten:
-        """Rewrite neighbours into the first of them.
+        """Rewrite neighbouring segments into the first segment.
 
         Args:
-            group: Closed segments without a fault, each beginning where the previous segment ends.
-            is_by_key: Whether a compaction has seen the keys of all their messages.
+            group: Closed segments without a fault; each starts where the previous segment ends.
+            is_by_key: Whether all segments were compacted by key.
 
         Raises:
             PassCancelledError: a segment was dropped or the topic changed; nothing is changed.
@@ -160,7 +160,7 @@ class SegmentRewrite:
             raise
 
     def _copy(self, group: list[Closed], keep: Keep, is_by_key: bool) -> Rewritten:
-        """Copy the messages of a group that stay to new files, synced."""
+        """Copy the remaining messages of a group to new files, and sync the files."""
         base, generation = group[0].base_offset, group[0].generation + 1
         with self._context.lock:  # neither the directory nor the segment is removed while files are created
             self._context.check_wanted()
@@ -197,7 +197,7 @@ class SegmentRewrite:
         return Rewritten(made, dropped_count, oldest_null_us)
 
     def _swap(self, group: list[Closed]) -> None:
-        """Replace the old files by the new files; the lock is held."""
+        """Replace the old files with the new files; the caller holds the lock."""
         for segment in group:
             index = open_index(self._directory, segment.base_offset, self._files)
             if index is None:
@@ -216,7 +216,7 @@ class SegmentRewrite:
         self._files.sync_directory(self._directory)  # an erased message does not come back after a power cut
 
     def _discard(self, head: Closed) -> None:
-        """Remove the new files of a group that keeps its old files; finish_pass() removes the rest."""
+        """Remove the new files of a group that keeps its old files; finish_pass() removes all other leftovers."""
         with suppress(StorageError), self._context.lock:
             index = open_index(self._directory, head.base_offset, self._files)
             if index is not None:
@@ -227,5 +227,5 @@ class SegmentRewrite:
 
 
 def older(one: int | None, other: int | None) -> int | None:
-    """Return the earlier of two times, microseconds; None is not a time."""
+    """Return the earlier of two times, microseconds; a time of None is ignored."""
     return other if one is None else one if other is None else min(one, other)

@@ -1,12 +1,12 @@
 """Summaries: summarizes closed segments of topics with the option `summary_headers`, in the background.
 
-A segment is summarized some seconds after it was closed; after a compaction or an erasure has rewritten it; when the option
-names other headers; and when its summary is missing or damaged, as of segments that were closed before the option was set.
-Without the option the topic's summaries are removed. Until a segment has a summary, filters read it.
+A segment is summarized some seconds after it was closed, after a compaction or an erasure has rewritten it, when the option names
+other headers, and when its summary is missing or damaged. If the option is not set, the topic's summaries are removed. Filters
+read every segment that has no summary.
 
-The messages are read without a lock. The file is written with the lock that removals hold, so that it is written beside the
-segment that it describes, or not at all; the file identifies that segment, so that it is never used for another segment. A
-summary that is not finished when the log closes is begun again at the next opening.
+The messages are read without a lock. The file is written while holding the lock of removals, so that a summary is only written if
+its segment still exists. The file identifies its segment, so that it is never used for a different segment. A summary that is
+unfinished when the log closes is restarted at the next opening.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NEVER_US: Final = 1 << 63
 
 @dataclass(slots=True)
 class _Known:
-    """State of a partition: its last complete round, segments with a summary, and times of retries."""
+    """State of a partition: last complete round, segments with a summary, and times of retries."""
 
     changed: int | None = None
     names: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Summaries:
         self._buffers = BufferPool()
 
     def apply(self) -> int:
-        """Write missing summaries, remove unwanted summaries, and return the number of new summaries."""
+        """Write missing summaries and remove unwanted summaries; return the number of new summaries."""
         return sum_over_partitions(self._log, self._apply)
 
     def _apply(self, topic: TopicRecord, number: int) -> int:
@@ -87,7 +87,7 @@ class Summaries:
         return key in known.done
 
     def _summarize(self, topic: TopicRecord, directory: str, segment: Closed, known: _Known) -> bool:
-        """Write the summary of a segment, and return whether it was written."""
+        """Write the summary of a segment; return whether it was written."""
         base, now_us = segment.base_offset, self._clock_us()
         if now_us < known.not_before_us.get(base, 0):
             return False
@@ -149,7 +149,7 @@ def summarize_segment(
 ) -> bytes:
     """Return the content of a segment's summary; PassCancelledError if the segment was dropped or replaced meanwhile.
 
-    `check_wanted` is called between two chunks, and raises PassCancelledError if the summary is no longer wanted.
+    `check_wanted` is called between two chunks; it raises PassCancelledError if the summary is no longer wanted.
     """
     index = open_index(directory, segment.base_offset, files)
     if index is None:

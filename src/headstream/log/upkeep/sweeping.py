@@ -1,13 +1,13 @@
-"""Sweeping: removes the directories of deleted and purged topics that a crash has left.
+"""Sweeping: removes directories of deleted and purged topics that remain after a crash.
 
 number in the catalog                        a topic: unchanged
-not in it, at most the last number given     deleted or purged: removed, since numbers are never reused
-greater, and empty                           a creation that was never committed: taken by the next topic
-greater, with files                          unknown to the catalog (an older copy was restored): set aside,
-                                             before a new topic gets its number
+missing number, at most the last assigned deleted or purged: removed, because numbers are never reused greater number, empty
+directory a creation that was never committed: used by the next topic
+greater number, directory with files         unknown to the catalog (an older copy was restored): renamed before
+                                            a new topic gets the number
 
-A partition's missing directory stays missing, since its messages may have been in it: only a repair that accepts the loss
-creates it. The directory of a topic's offsets is recreated.
+A missing partition directory is not recreated, because messages may be lost; only a repair that accepts the loss creates it. A
+missing directory of offsets is recreated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headstream.log.system.findings import report
 
 
 def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
-    """Remove the directories of deleted topics, set aside unexplained directories, and report missing directories."""
+    """Remove the directories of deleted topics, rename unknown directories, and report missing directories."""
     topics = list(topics_of(catalog.snapshot()))
     known = {topic.number for topic in topics}
     last = catalog.last_topic_number()

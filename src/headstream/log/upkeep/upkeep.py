@@ -1,4 +1,4 @@
-"""Upkeep: runs the background jobs of a log's writer; each has a thread, since a pass over many segments can take minutes."""
+"""Upkeep: runs the background jobs of a log's writer; each job has a thread, because a pass can take minutes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Upkeep:
-    """The running jobs of one log; `removed` counts the marked messages that this process has removed."""
+    """The running jobs of one log; `removed` counts the marked messages that were removed by this process."""
 
     def __init__(self, log: LogAccess) -> None:
         self._log = log
@@ -31,7 +31,7 @@ class Upkeep:
 
     @property
     def is_closing(self) -> bool:
-        """Whether running jobs are to stop early."""
+        """Whether running jobs should stop early."""
         return self._closing.is_set()
 
     def count_removal(self, removal: Removal) -> None:
@@ -53,7 +53,7 @@ class Upkeep:
             self.start_removal(clock_us)
 
     def start_removal(self, clock_us: Callable[[], int]) -> None:
-        """Start the removal of marked messages if it is not running: one has been marked."""
+        """Start the removal of marked messages if it is not running; called after a message was marked."""
         self._start("removal", MarkedRemoval, clock_us)
 
     def _start(self, name: str, make: Callable[[LogAccess, Callable[[], int]], Job], clock_us: Callable[[], int]) -> None:
@@ -69,7 +69,7 @@ class Upkeep:
             self._closing.wait(job.interval_s)
 
     def close(self) -> None:
-        """Stop the jobs, each after the segment or group of segments that it is busy with, and wait for them."""
+        """Stop each job after its current segment or group of segments, and wait until all jobs have ended."""
         with self._lock:
             self._closing.set()
         for thread in self._threads.values():

@@ -1,1 +1,1 @@
-"""Changes into tables: one description of a merge, and the engines that run it."""
+"""Applies changes to tables: the semantics of a merge, independent of the engine that runs the merge."""

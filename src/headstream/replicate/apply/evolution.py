@@ -1,16 +1,16 @@
-"""How a table's columns follow its source: which differences are applied, and which are refused.
+"""Schema evolution: which changes of a source table's columns are applied to the target, and which are refused.
 
-Two questions, asked apart. The source's changes since the newest applied schema (compare_schemas). A policy applies to each such
-change. The changes after which the target can hold a schema's rows (plan_evolution):
+compare_schemas() returns the source's changes since the newest applied schema; a policy decides each change. plan_evolution()
+returns the changes that the target needs before it can hold the rows of a schema:
 
     added       the column is added; null in old rows
     dropped     the column stays; null in new rows
-    renamed     as dropped and added: a column is identified by its name, not by its position. In case alone: nothing,
-                the column keeps its name in the table
+    renamed     as dropped and added, because the name identifies a column. If only the case differs, nothing changes:
+                the column keeps its name in the table.
     widened     the column's type grows
-    narrowed    the column keeps its type, which also holds the narrower type; where neither holds the other, no policy applies
-    nullable    nothing: every column of a target can be null
-    key         refused: rows and deletions are identified by their key
+    narrowed    the column keeps its type, which holds the narrower type; refused if neither type holds the other
+    nullable    nothing changes: every column of a target can be null
+    key         refused, because the key identifies rows and deletions
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DifferenceKind: TypeAlias = Literal[
     "on_column_added", "on_column_dropped", "on_column_renamed", "on_type_widened", "on_type_narrowed",
     "on_nullability_changed", "on_key_changed",
 ]  # fmt: skip
-"""The table setting that answers it."""
+"""The table setting that configures the reaction to a difference."""
 
 _GROWTHS: Final = frozenset(
     {
@@ -36,23 +36,23 @@ _GROWTHS: Final = frozenset(
         *((wide, "DATE") for wide in ("TIMESTAMP", "TIMESTAMP_NTZ")),
     }
 )
-"""Types, each with a type whose values it holds without loss; whole numbers and decimals are compared by their digits."""
+"""Pairs of types; the first holds the values of the second without loss. Integers and decimals are compared by digits."""
 _INTEGERS: Final = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}  # decimal digits
 
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """The columns (name -> type) to add to a table, and to widen, before changes of a schema can be merged into it."""
+    """The columns (name -> type) to add or widen in a table before changes of a schema can be merged."""
 
     added: dict[str, str]
     widened: dict[str, str]
 
 
 def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str]) -> Evolution:
-    """Return the changes after which a table can hold rows of a schema.
+    """Return the changes that a table needs before it can hold rows of a schema.
 
-    A column the table lacks is added (null in old rows), a column the schema lacks stays, a type that grew is widened,
-    and rows of an older, narrower schema fit unchanged.
+    A column that the table lacks is added, null in old rows. A column that the schema lacks stays. A type that has grown is
+    widened. Rows of an older, narrower schema need no change.
     """
     added, widened = {}, {}
     for name, wanted in schema.items():
@@ -62,15 +62,15 @@ def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str]) -> Evolu
         elif not _holds(present, wanted):
             if not _holds(wanted, present):
                 raise SchemaError(
-                    f"column {name!r} is {present} in the table and {wanted} in the schema, and neither type can hold the other",
-                    advice="Load the table again into an empty directory",
+                    f"column {name!r} is {present} in the table and {wanted} in the schema, and neither type includes the other",
+                    advice="Reload the table into an empty directory",
                 )
             widened[name] = wanted
     return Evolution(added, widened)
 
 
 def _holds(wide: str, narrow: str) -> bool:
-    """Return whether every value of a type fits another type without loss."""
+    """Return whether the type `wide` holds every value of the type `narrow` without loss."""
     if wide == narrow or (wide, narrow) in _GROWTHS:
         return True
     if wide in _INTEGERS and narrow in _INTEGERS:
@@ -91,7 +91,7 @@ def _decimal(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class SeenColumn:
-    """A column of a schema: its place from 1, its Spark type, and whether it allows null."""
+    """A column of a schema: its position from 1, its Spark type, and whether the column allows null."""
 
     ordinal: int
     kind: str
@@ -107,23 +107,23 @@ class SeenSchema:
     columns: Mapping[str, SeenColumn]
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the schema as JSON values."""
         columns = {name: [column.ordinal, column.kind, column.nullable] for name, column in self.columns.items()}
         return {"version": self.version, "keys": list(self.keys), "columns": columns}
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> SeenSchema:
-        """Return the object of a document from to_document()."""
+        """Return the schema from a document of to_document()."""
         columns = {name: SeenColumn(*values) for name, values in document["columns"].items()}
         return cls(document["version"], tuple(document["keys"]), columns)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that the source changed.
+    """One change of the source's schema.
 
     Args:
-        kind: The setting that configures the reaction to it.
+        kind: The setting that configures the reaction to the change.
     """
 
     kind: DifferenceKind

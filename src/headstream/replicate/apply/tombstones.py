@@ -1,7 +1,7 @@
-"""Tombstones: which keys were deleted at which change sequence, so that a late, older change does not restore a row.
+"""Tombstones: record deleted keys and their change sequences, so that a late, older change does not restore a row.
 
-Each table has a small append-only Delta table of key columns and `_hs_sequence`, in the pipeline's checkpoint. Repeated
-entries are harmless: the highest sequence of a key counts.
+Each table has a small append-only Delta table of key columns and `_hs_sequence` in the pipeline's checkpoint. Repeated entries
+are harmless, because only the highest sequence of a key is used.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from headstream.replicate.engines.plan import quote_name, quote_text
 from headstream.replicate.storage.delta_places import Translated
 
 _MOST_FILES: Final = 64
-"""Number of small files that triggers a merge: a lookup opens each whose range of sequences overlaps."""
+"""Number of small files above which the files are merged; a lookup opens each file with an overlapping range of sequences."""
 
 
 class Tombstones(UnitMemory):
-    """The tombstones of one table, in a Delta table that is created at the first deletion."""
+    """The tombstones of one table, stored in a Delta table that the first deletion creates."""
 
     def __init__(self, path: Path, keys: list[str]) -> None:
         super().__init__()
@@ -43,11 +43,12 @@ class Tombstones(UnitMemory):
 
     @property
     def highest(self) -> str:
-        """The highest change sequence among them; changes above it, nearly all, need no lookup."""
+        """The highest change sequence of all tombstones; changes above this sequence (nearly all) need no lookup."""
         return self._highest
 
     def record(self, deletes: pa.Table) -> None:
-        """Write tombstones (key columns and `_hs_sequence`, in the table's types); required before the deletions are merged."""
+        """Write tombstones (key columns and `_hs_sequence`, in the table's types). Call record() before the deletions are
+        merged."""
         if not deletes.num_rows:
             return
         if self._table is not None and self._undecided is None and len(self._table.file_uris()) > _MOST_FILES:
@@ -71,7 +72,7 @@ class Tombstones(UnitMemory):
             write_deltalake(self._table, remembered, mode="overwrite", schema_mode="overwrite")
 
     def divide(self, changes: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Divide changes, one per key: those to apply, and the upserts that are older than their key's tombstone."""
+        """Divide changes, one per key, into changes to apply and upserts that are older than their key's tombstone."""
         late = pc.and_(pc.invert(changes["_hs_delete"]), pc.less(changes["_hs_sequence"], self._highest))
         nothing = changes.slice(0, 0)
         if self._table is None or not pc.any(late).as_py():
@@ -79,7 +80,8 @@ class Tombstones(UnitMemory):
         return divide_by_tombstones(changes, self._keys, self.find(changes.filter(late)))
 
     def above(self, lowest: str, most: int) -> pa.Table | None:
-        """Return keys with their highest tombstone (`_hs_deletion`) above a sequence; None if there are more than `most`."""
+        """Return the keys with a tombstone above a sequence, and their highest (`_hs_deletion`); None for more than `most`
+        keys."""
         if self._table is None or lowest >= self._highest:
             return pa.table({})
         where = f"_hs_sequence > {quote_text(lowest)}"
@@ -96,7 +98,7 @@ class Tombstones(UnitMemory):
         return found.rename_columns([*self._keys, "_hs_deletion"])
 
     def find(self, rows: pa.Table) -> pa.Table:
-        """Return the key columns and `_hs_deletion`, the highest sequence, of the rows' keys with tombstones above the rows."""
+        """Return the keys of rows that have a higher tombstone: key columns and `_hs_deletion`, the highest sequence."""
         lowest = pc.min(rows["_hs_sequence"]).as_py()
         if self._table is None or lowest is None:
             return rows.select(self._keys).slice(0, 0).append_column("_hs_deletion", pa.array([], pa.string()))
@@ -117,14 +119,14 @@ class Tombstones(UnitMemory):
         return found.rename_columns([*self._keys, "_hs_deletion"])
 
     def prune(self, until: str) -> None:
-        """Remove tombstones up to and including a sequence."""
+        """Remove tombstones up to and including the sequence `until`."""
         if self._table is not None:
             with self._translated():
                 self._table.delete(f"_hs_sequence <= {quote_text(until)}")
                 self._highest = _highest(self._table)
 
     def compact(self) -> None:
-        """Merge small files and drop the originals."""
+        """Merge small files, and delete the original files."""
         if self._table is not None:
             with self._translated():
                 self._table.optimize.compact()
@@ -147,7 +149,7 @@ class Tombstones(UnitMemory):
 
 
 def _highest(table: DeltaTable) -> str:
-    """Return the highest sequence, from the statistics of the files if they contain it, else from the files."""
+    """Return the highest sequence from the file statistics, or from the files if the statistics lack it."""
     files = pa.table(table.get_add_actions(flatten=True))
     if not files.num_rows:
         return ""

@@ -1,9 +1,8 @@
-"""Rows that are stored for a table before a merge that can fail, and removed again unless the merge is committed.
+"""Rows that are stored for a table before a merge and removed if the merge is not committed.
 
 Deletions (tombstones.py) and changes of connected keys (key_log.py) are appended to small Delta tables of the checkpoint before
-the merge that brings them. A merge of other changes that read them earlier than that commit would show a part of its
-transactions. So each append names its unit in its commit, and before the table is used again, the appends of the last unit are
-reverted if the table's log does not record the unit. Nothing older needs to be looked at.
+the merge of their unit. If the merge fails, a merge of other changes must not read these rows. So each append records its unit in
+its commit. Before the table is used again, the appends of the last unit are reverted if the table's log does not record the unit.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from headstream.replicate.engines.deltalake import TableLog
 from headstream.replicate.engines.engine import MergedTable, RowCounts, TableEngine
 
 _UNIT: Final = "headstream.unit"
-"""The entry of a commit's metadata that names its unit, as JSON: app_id and version of the merge."""
+"""The entry of a commit's metadata that names the unit, as JSON: app_id and version of the merge."""
 
 Unit: TypeAlias = tuple[str, int]
 
 
 class UnitMemory(ABC):
-    """A small Delta table whose newest appends belong to a unit that is possibly not committed."""
+    """A small Delta table whose newest appends can belong to a unit that is not committed."""
 
     def __init__(self) -> None:
         self._unit: Unit | None = None
@@ -33,14 +32,14 @@ class UnitMemory(ABC):
 
     @abstractmethod
     def _take_back(self, unit: Unit) -> None:
-        """Remove the rows that the unit has appended."""
+        """Remove the rows that a unit has appended."""
 
     @abstractmethod
     def _retain(self) -> None:
-        """Make a commit without a unit."""
+        """Write a commit without a unit."""
 
     def decide(self, engine: TableEngine) -> None:
-        """Revert the last unit's appends, unless the unit was committed; call it before reading for a merge."""
+        """Revert the last unit's appends unless the unit was committed. Call decide() before reading for a merge."""
         self._unit, unit = None, self._undecided
         if unit is None:
             return
@@ -51,28 +50,28 @@ class UnitMemory(ABC):
         self._undecided = None
 
     def begin_merge(self, app_id: str, version: int, engine: TableEngine) -> None:
-        """Begin a unit's merge: appends from now on are reverted unless the merge is committed."""
+        """Begin a unit's merge: later appends are reverted unless the merge is committed."""
         self.decide(engine)
         self._unit = app_id, version
 
     def end_merge(self, engine: TableEngine, counts: RowCounts) -> None:
-        """End a unit's merge, which has not failed; a merge that changes nothing makes no commit."""
+        """End a unit's successful merge; a merge without changes makes no commit."""
         if self._undecided is not None and counts == RowCounts() and not _has(engine, self._undecided):
             self._retain()
         self._unit = self._undecided = None
 
     def _note_stored(self, table: DeltaTable) -> None:
-        """Record the unit of the newest commit, when the table is opened."""
+        """Read the unit of the newest commit when the table is opened."""
         self._undecided = _unit_of(table.history(1)[0])
 
     def _commit_properties(self) -> CommitProperties | None:
-        """Return the name of the unit in the commit of an append, which follows."""
+        """Return the commit properties of the next append, with the unit's name."""
         self._undecided = self._unit
         return None if self._unit is None else CommitProperties(custom_metadata={_UNIT: json.dumps(self._unit)})
 
 
 class RememberedTable(MergedTable):
-    """A target table with its stored memory."""
+    """A target table with its tombstones or logs of changes."""
 
     def __init__(self, engine: TableEngine, keys: list[str], *memories: UnitMemory) -> None:
         super().__init__(engine, keys)
@@ -84,7 +83,7 @@ class RememberedTable(MergedTable):
             memory.decide(self.engine)
 
     def _merge_unit(self, app_id: str, version: int, merge: Callable[[], RowCounts]) -> RowCounts:
-        """Merge a unit: what `merge` appends to the memories counts if it returns."""
+        """Merge a unit: rows that `merge` appends to the memories stay only if it returns."""
         for memory in self._memories:
             memory.begin_merge(app_id, version, self.engine)
         counts = merge()
@@ -94,7 +93,7 @@ class RememberedTable(MergedTable):
 
 
 def take_back(table: DeltaTable, unit: Unit) -> None:
-    """Undo the newest commits of a table, all of one unit."""
+    """Undo the newest commits of a table, which all belong to a unit."""
     before = next((entry["version"] for entry in table.history() if _unit_of(entry) != unit), None)
     if before is None:
         table.delete()
@@ -110,6 +109,7 @@ def _unit_of(commit: dict[str, Any]) -> Unit | None:
 
 
 def _has(table: TableEngine | TableLog, unit: Unit) -> bool:
-    """Return whether a table's log records a unit. No later commit exists without it: decide() runs before each merge."""
+    """Return whether a table's log records this unit or a later unit, which implies this unit: decide() runs before each
+    merge."""
     applied = table.last_applied(unit[0])
     return applied is not None and applied >= unit[1]

@@ -1,1 +1,1 @@
-"""A pipeline's checkpoint: a directory of this machine, or a log of changes in an object store with a working copy here."""
+"""A pipeline's checkpoint: a local directory, or a log of changes in an object store with a local working copy."""

@@ -1,13 +1,13 @@
-"""Stores of a pipeline's checkpoint, so that it outlives the machine: a directory, or commits to an object store.
+"""Stores for a pipeline's checkpoint: a directory, or commits to an object store, which outlive the machine.
 
-In an object store the checkpoint is a log of records (store_objects.py), and the run has a working copy of it in a directory of
-this machine: the ledger, the own log, the schemas, the deletions and Spark's offsets, as a checkpoint in a directory has them.
-The data that a table's commit relies on is in the store before the commit:
+In an object store the checkpoint is a log of records (store_objects.py). The run has a working copy in a local directory, with
+the same files as a checkpoint in a directory: ledger, own log, schemas, deletions and Spark's offsets. Data that a table's commit
+relies on is in the store before the commit:
 
-    save()      before a unit is merged: all of the working copy
-    publish()   before a table's commit: the table's deletions, and its rejected changes
+    save()      before a unit is merged: the whole working copy
+    publish()   before a table's commit: the table's deletions and rejected changes
 
-So a run on another machine continues like a run that was killed at that moment on this machine.
+So a run on another machine continues as a run on this machine would after it was killed.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from headstream.replicate.storage.places import StorePlace
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _SNAPSHOT_EVERY: Final = 100
-"""Most commits that a reader applies after a snapshot."""
+"""Maximum number of commits after a snapshot."""
 _SNAPSHOT_BYTES: Final = 8 << 20
-"""Commits of fewer bytes than this, or than the last snapshot, do not cause another one: it costs about as much as they did."""
+"""A snapshot is written when the commits have more bytes than this and than the last snapshot, so it costs no more than they
+did."""
 ATTEMPTS: Final = 10
 _WAIT_S: Final = 1.0
 
@@ -45,34 +46,34 @@ class CheckpointStore(Protocol):
     """Stores a checkpoint's working copy in the object store."""
 
     def begin(self) -> None:
-        """Begin a run; raise ReplicateError if another process uses the checkpoint, or has moved it into an object store."""
+        """Begin a run; raise ReplicateError if another process uses the checkpoint or has moved it to an object store."""
 
     def save(self, *, attempts: int = ATTEMPTS) -> None:
-        """Store all changes; returns when they are durable.
+        """Store all changes durably.
 
         Args:
-            attempts: Number of attempts while the store fails, each as long as the storage setting `retry`.
+            attempts: Number of attempts if the store fails; each attempt lasts up to the storage setting `retry`.
 
         Raises:
             ReplicateError: another process has taken over the checkpoint.
         """
 
     def publish(self, below: Sequence[str]) -> None:
-        """Store the changes at the given paths of the checkpoint, before a table's commit relies on it; thread-safe.
+        """Store the changes at the given paths of the checkpoint before a table's commit relies on them; thread-safe.
 
         Raises:
             ReplicateError: another process has taken over the checkpoint.
         """
 
     def check(self) -> None:
-        """Raise ReplicateError again if an earlier call has raised it: another process has the checkpoint. Sends no request."""
+        """Raise ReplicateError if an earlier call has raised it because another process has the checkpoint; sends no request."""
 
     def close(self) -> None:
-        """End the use of the checkpoint."""
+        """Release the checkpoint."""
 
 
 class LocalCheckpointStore:
-    """The store of a checkpoint in a directory: the files themselves. Without a directory, no other process can use it."""
+    """The store of a checkpoint in a directory, whose files are already durable. None: only this process uses the checkpoint."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
@@ -91,7 +92,7 @@ class LocalCheckpointStore:
         """Do nothing: all is kept."""
 
     def check(self) -> None:
-        """Do nothing: the directory has a lock."""
+        """Do nothing: the directory is locked."""
 
     def close(self) -> None:
         """Release the directory's lock."""
@@ -100,7 +101,7 @@ class LocalCheckpointStore:
 
 
 class ObjectCheckpointStore:
-    """The store of a checkpoint in an object store, with its working copy in an empty directory."""
+    """The store of a checkpoint in an object store, with a working copy in an empty directory."""
 
     def __init__(self, place: StorePlace, directory: Path, clock_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
         self.place = place
@@ -119,19 +120,19 @@ class ObjectCheckpointStore:
         self._commits_since = 0
 
     def open(self, first: Path | None = None, *, repair: Callable[[Path], None] = lambda directory: None) -> None:
-        """Fetch the checkpoint into the working copy, and take it over from any other process.
+        """Fetch the checkpoint into the working copy, and take over the checkpoint from any other process.
 
         Args:
-            first: A checkpoint in a directory, from which the store's checkpoint is created if it does not exist.
-            repair: Repairs the working copy after a killed process, before the first append: parts that it cuts off are also
-                changed in the store.
+            first: A checkpoint in a directory, from which the checkpoint in the store is created.
+            repair: Repairs the working copy before the first append, after a process was killed. The store receives the repairs,
+                too.
 
         Raises:
             ReplicateError: `first` is given, and the store has a checkpoint.
         """
         while not self._fetch_and_take_over(first, repair):
             if first is not None:
-                raise ReplicateError("another process has begun a checkpoint there", where=str(self.place))
+                raise ReplicateError("another process has already begun a checkpoint there", where=str(self.place))
             shutil.rmtree(self.directory)
             self.directory.mkdir()
 
@@ -147,9 +148,9 @@ class ObjectCheckpointStore:
             self._files.accept(self._files.find_changes())
         elif self._number:
             raise ReplicateError(
-                "a checkpoint already exists there, so another checkpoint cannot be moved to it",
+                "a checkpoint already exists there, so no other checkpoint can be moved there",
                 where=str(self.place),
-                advice="Run without --checkpoint-from, or name another place",
+                advice="Run without --checkpoint-from, or set another --checkpoint",
             )
         else:
             shutil.copytree(first, self.directory, dirs_exist_ok=True)
@@ -157,7 +158,7 @@ class ObjectCheckpointStore:
         return self._take_over()
 
     def _take_over(self) -> bool:
-        """Write the commit by which the checkpoint is this process's; return False if another process was faster."""
+        """Write the commit that takes over the checkpoint; return False if another process was faster."""
         self._objects.note_take_over(self._number + 1)
         changes = self._files.find_changes()
         raw = self._encode("commits", self._number + 1, changes)
@@ -173,7 +174,7 @@ class ObjectCheckpointStore:
         """Do nothing: open() has taken over the checkpoint."""
 
     def save(self, *, attempts: int = ATTEMPTS) -> None:
-        """Store all changes, and return when they are stored."""
+        """Store all changes durably."""
         with self._lock:
             for attempt in range(1, attempts + 1):
                 try:
@@ -184,18 +185,18 @@ class ObjectCheckpointStore:
                 except StorageError as error:
                     if attempt == attempts:
                         raise
-                    _LOGGER.warning("the checkpoint cannot be written, attempt %d of %d: %s", attempt, attempts, error)
+                    _LOGGER.warning("the checkpoint cannot be written (attempt %d of %d): %s", attempt, attempts, error)
                     time.sleep(_WAIT_S)
                 else:
                     return
 
     def publish(self, below: Sequence[str]) -> None:
-        """Store the changes in the given files and directories; or check at least that this process still has the checkpoint."""
+        """Store the changes in the given files and directories, and check that this process still has the checkpoint."""
         with self._lock:
             self._commit(below, check=True)
 
     def check(self) -> None:
-        """Raise the error of an earlier call again if another process has the checkpoint; sends no request."""
+        """Raise ReplicateError if an earlier call has raised it because another process has the checkpoint; sends no request."""
         if self._lost is not None:
             raise self._refusal()
 
@@ -228,7 +229,7 @@ class ObjectCheckpointStore:
         self._commits_since += 1
 
     def _encode(self, kind: str, number: int, changes: Changes) -> bytes:
-        """Return a record, after its chunks are stored: under a new name per attempt, since older chunks can exist."""
+        """Store the chunks of a record and return the record. Each attempt uses a new name, since older chunks can exist."""
         self._attempts += 1
         driver = f"{self.driver}.{self._attempts}"
         name = record_name(kind, number, driver)
@@ -243,7 +244,7 @@ class ObjectCheckpointStore:
         return writer.finish(number, driver, self._clock_us(), changes.removed)
 
     def _make_snapshot(self) -> None:
-        """Write a snapshot if reading the commits since the last snapshot would cost more."""
+        """Write a snapshot if the commits since the last snapshot are many, or are larger than the snapshot."""
         is_due = self._commits_since >= _SNAPSHOT_EVERY or self._bytes_since > max(self._snapshot_bytes, _SNAPSHOT_BYTES)
         if not is_due:
             return
@@ -263,5 +264,5 @@ class ObjectCheckpointStore:
         return ReplicateError(
             f"another process has taken over the checkpoint: {self._lost}",
             where=str(self.place),
-            advice="Run one process per checkpoint; this process has ended without changing it further",
+            advice="Run one process per checkpoint; this process stopped without further changes",
         )

@@ -1,4 +1,4 @@
-"""The lock of a checkpoint in a directory: one run at a time."""
+"""The lock of a checkpoint in a directory, which only one run can hold."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NAME: Final = "driver.lock"
 
 
 class DriverLock(FileLock):
-    """The lock of one directory, held from acquire() to release(), or to the end of the process."""
+    """The lock of one directory, held from acquire() to release() or until the process ends."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(str(directory / _NAME))
         self._directory = directory
 
     def acquire(self) -> None:
-        """Take the lock; raise ReplicateError if another process has it."""
+        """Acquire the lock; raise ReplicateError if another process holds the lock."""
         if self.is_held:
             return
         try:

@@ -1,6 +1,7 @@
-"""The mark of a checkpoint in a directory that has been moved into an object store: a file with the new place.
+"""The file that marks a checkpoint in a directory as moved to an object store; contains the new location.
 
-It is written before the checkpoint in the store is begun, so that both are never used; a move that ended between can be repeated.
+The file is written before the checkpoint in the store is created, so the two are never both in use. A move that was interrupted
+can be repeated.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ MOVED_FILE: Final = "moved.json"
 
 
 def check_not_moved(directory: Path, to: StorePlace | None = None) -> None:
-    """Raise ReplicateError if a checkpoint has been moved, except to `to`: an attempt of the same move can be repeated."""
+    """Raise ReplicateError if a checkpoint was moved to another location than `to`; the same move can be repeated."""
     try:
         found = json.loads((directory / MOVED_FILE).read_text())["to"]
     except FileNotFoundError:
@@ -25,12 +26,12 @@ def check_not_moved(directory: Path, to: StorePlace | None = None) -> None:
         raise ReplicateError(
             f"this checkpoint has been moved to {found}",
             where=str(directory),
-            advice="Run with that checkpoint; its tables must not also be written from here",
+            advice="Run with that checkpoint: two pipelines must not write the same tables",
         )
 
 
 def note_moved(directory: Path, to: StorePlace) -> None:
-    """Write the mark of a move to a place."""
+    """Mark a checkpoint as moved to a location."""
     try:
         begun = directory / f".{MOVED_FILE}"
         begun.write_text(json.dumps({"to": str(to)}) + "\n")

@@ -1,4 +1,4 @@
-"""Reads a checkpoint in an object store, also while its pipeline runs: into a directory that can be refreshed."""
+"""Reads a checkpoint in an object store into a directory, also while its pipeline is running."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headstream.replicate.storage.places import StorePlace
 
 
 class CheckpointReader:
-    """A reader of selected files into a directory; it takes nothing over and writes nothing to the store."""
+    """Reads selected files into a directory, without taking over the checkpoint and without writing to the store."""
 
     def __init__(self, place: StorePlace, directory: Path, only: tuple[str, ...] = ()) -> None:
         self._objects = CheckpointObjects(place)
@@ -22,7 +22,7 @@ class CheckpointReader:
         self._number = 0
 
     def refresh(self) -> None:
-        """Bring the directory to the newest commit."""
+        """Update the directory to the newest commit."""
         for _ in self.follow():
             pass
         if not self._number:
@@ -30,13 +30,13 @@ class CheckpointReader:
                 "there is no checkpoint",
                 where=str(self._objects.place),
                 advice="Check that this is the checkpoint of a pipeline that has run. "
-                "Endpoint and keys are read from AWS_... variables",
+                "The endpoint and keys are read from AWS_... variables",
             )
 
     def follow(self) -> Iterator[Record]:
-        """Bring the directory to the newest commit, and yield each record after it was applied.
+        """Update the directory to the newest commit, yielding each record after it was applied.
 
-        A reader that has rested while the pipeline deleted commits begins again, with the newest snapshot.
+        If the pipeline has deleted commits since the last call, the newest snapshot is read first.
         """
         while True:
             try:

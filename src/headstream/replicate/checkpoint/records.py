@@ -1,13 +1,13 @@
-"""Records: the objects of a checkpoint in an object store, each a set of changed files; bytes in, bytes out.
+"""Records, the objects of a checkpoint in an object store. A record is a set of changed files. No I/O.
 
-    "HSCK" | format u8 | digest of all that follows u64 | length of the header, compressed u32, and as it is u32 | header
+    "HSCK" | format u8 | digest of all later bytes u64 | length of the header, compressed u32, uncompressed u32 | header
     | the last chunk of the body, compressed
 
 The header is JSON: {"kind": "commits", "number": 12, "driver": "<id>", "at_us": …, "removed": [path, …],
 "files": [[path, size, [[offset, length], …]], …], "chunks": [[length compressed, length, digest], …]}.
 
-The body holds the bytes of all files' pieces, in their order. A piece of more than CHUNK_BYTES is in chunks of that size, all
-but the last in separate objects.
+The body has the bytes of all pieces of all files, in order, and is divided into chunks of CHUNK_BYTES. All chunks except the last
+are separate objects.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import xxhash
 from headstream.errors import CorruptLogError, LogVersionError
 
 CHUNK_BYTES: Final = 16 << 20
-"""Most bytes of one chunk: what writing and reading a record holds in memory at a time."""
+"""Maximum size of a chunk, which bounds the memory for writing and reading a record."""
 _MAGIC: Final = b"HSCK"
 _FORMAT: Final = 1
 _HEAD: Final = struct.Struct("<4sBQ")
@@ -36,9 +36,9 @@ class FileChange:
     """A changed file.
 
     Args:
-        path: The file's path in the checkpoint, with slashes; a slash at its end marks an empty directory.
-        size: The file's size after the change; it is cut or extended to it.
-        pieces: Offset and length of the changed ranges.
+        path: The file's path in the checkpoint, with slashes; a slash at the end means an empty directory.
+        size: The file's size after the change; the file is truncated or extended to this size.
+        pieces: Offset and length of each changed range.
     """
 
     path: str
@@ -52,12 +52,12 @@ class Record:
 
     Args:
         kind: `commits` or `snapshots`.
-        number: Commits are numbered consecutively; a snapshot has the number of the commit after which it was made.
-        driver: The process that wrote it.
+        number: Commits are numbered consecutively; a snapshot has the number of the newest commit that it contains.
+        driver: The process that wrote the record.
         at_us: Time of the record, microseconds since 1970 UTC.
         removed: The paths of removed files.
-        chunks: Length compressed, length, and digest of each chunk of the body.
-        body_at: Position of the body's first chunk in them.
+        chunks: Compressed length, length and digest of each chunk of the body.
+        body_at: Position of the last chunk's bytes in the record.
     """
 
     kind: str
@@ -72,14 +72,14 @@ class Record:
 
     @property
     def stored_bytes(self) -> int:
-        """Its size in the store, with all chunks."""
+        """The record's size in the store, including all chunks."""
         return self.body_at + sum(compressed for compressed, _, _ in self.chunks)
 
     def body(self, read_chunk: Callable[[int], bytes]) -> Iterator[memoryview]:
         """Iterate over the chunks of the body.
 
         Args:
-            read_chunk: Returns a chunk that is in a separate object, by its place.
+            read_chunk: Returns the chunk in a separate object, by its index.
 
         Raises:
             CorruptLogError: a chunk is damaged.
@@ -98,7 +98,7 @@ class RecordWriter:
 
     Args:
         kind: `commits` or `snapshots`.
-        store_chunk: Stores a chunk in a separate object: its place and its bytes.
+        store_chunk: Stores a chunk in a separate object, by its index.
     """
 
     def __init__(self, kind: str, store_chunk: Callable[[int, bytes], None]) -> None:
@@ -112,8 +112,8 @@ class RecordWriter:
         """Add a file.
 
         Args:
-            change: Where it has changed.
-            data: The bytes of those pieces, in order.
+            change: The file's changed ranges.
+            data: The bytes of the changed ranges, in order.
         """
         self._files.append(change)
         for part in data:
@@ -129,8 +129,8 @@ class RecordWriter:
         """Return the record's bytes.
 
         Args:
-            driver: The process that writes it.
-            at_us: The time, microseconds since 1970 UTC.
+            driver: The process that writes the record.
+            at_us: Time of the record, microseconds since 1970 UTC.
             removed: The paths of removed files.
         """
         last = self._compress()
@@ -162,11 +162,11 @@ def read_record(raw: bytes, where: str) -> Record:
         where: The object, for errors.
 
     Raises:
-        LogVersionError: a newer Headstream wrote it.
-        CorruptLogError: it is not a record, or damaged.
+        LogVersionError: a newer version of Headstream wrote the record.
+        CorruptLogError: the bytes are not a record, or are damaged.
     """
     if len(raw) < _HEAD.size or raw[: len(_MAGIC)] != _MAGIC:
-        raise _damaged("the object is not a record of one", where)
+        raise _damaged("an object is not a record of a checkpoint", where)
     _, form, digest = _HEAD.unpack_from(raw)
     if form > _FORMAT:
         raise LogVersionError(
@@ -217,5 +217,5 @@ def _damaged(what: str, where: str | None = None) -> CorruptLogError:
     return CorruptLogError(
         f"the checkpoint in the object store is damaged: {what}",
         where=where,
-        advice="Restore its objects from a copy, all of one moment",
+        advice="Restore all objects of the checkpoint from one backup",
     )

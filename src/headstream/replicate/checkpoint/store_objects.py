@@ -1,15 +1,15 @@
 """The objects of a checkpoint in an object store.
 
-    commits/0000000012      a record of the changes since commit 11, created only if no such object exists
+    commits/0000000012      a record of the changes since commit 11; created only if the object does not exist
     snapshots/0000000012    a record of all files after commit 12
-    parts/<record>/…        chunks of big records
-    drivers/0000000013      records that commit 13 takes over the checkpoint
+    parts/<record>/…        chunks of large records
+    drivers/0000000013      shows that commit 13 takes over the checkpoint
     requests/…              requests from other machines, see remote_requests.py
 
-The process that creates commit 13 has the checkpoint: if two processes try, the store refuses one of them, which ends. A process
-takes over a checkpoint by such a commit without changes. That object is never deleted, so that the previous process, however
-late, finds its next number taken. A process that takes over then looks for a snapshot with its commit's number or a higher
-number: such a snapshot shows that it has read an old state, and created a commit again that was deleted; it begins again.
+The process that creates commit 13 has the checkpoint. If two processes try, the store refuses one of them, and this process
+stops. A process takes over a checkpoint by a commit without changes. This commit is never deleted, so the previous process always
+finds that its next number exists. After taking over, a process looks for a snapshot with the number of its commit or a higher
+number. Such a snapshot shows that the process has read an old state and has recreated a deleted commit; it then starts again.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 _NAME: Final = re.compile(r"\d{10}")
 _KEPT_SNAPSHOTS: Final = 2
-"""One more than is needed, for readers that have begun with the one before."""
+"""Number of snapshots to keep: the newest, and one for readers that have begun to read the previous snapshot."""
 
 
 class SupersededError(StorageError):
-    """An object has been deleted since it was listed or read: a newer snapshot has its content."""
+    """An object was deleted after it was listed or read; a newer snapshot has its content."""
 
 
 class CheckpointObjects:
-    """The objects at one place; every method raises StorageError if the store cannot be reached."""
+    """The objects at one location. Every method raises StorageError if the store cannot be reached."""
 
     def __init__(self, place: StorePlace) -> None:
         self.place = place
@@ -45,14 +45,14 @@ class CheckpointObjects:
         return bool(self._names("snapshots") or self._names("commits"))
 
     def newest_snapshot(self) -> int:
-        """Return the number of the newest snapshot, 0 if there is none: commits up to it can have been deleted."""
+        """Return the number of the newest snapshot, or 0 if there is none. Commits up to this number may have been deleted."""
         return max(self._names("snapshots"), default=0)
 
     def read_all(self) -> Iterator[Record]:
         """Iterate over the newest snapshot, if any, and the commits after it.
 
         Raises:
-            SupersededError: the pipeline has deleted a commit meanwhile; read_all() finds a newer snapshot.
+            SupersededError: the pipeline has deleted a commit in the meantime; call read_all() to find a newer snapshot.
         """
         snapshot = self.newest_snapshot()
         if snapshot:
@@ -60,7 +60,7 @@ class CheckpointObjects:
         yield from self.read_after(snapshot)
 
     def read_after(self, number: int) -> Iterator[Record]:
-        """Iterate over the commits after a number; errors as of read_all()."""
+        """Iterate over the commits after a number; raises the errors of read_all()."""
         for found in self._names("commits", number):
             if found != number + 1:
                 place = self._place_of("commits", number + 1)
@@ -69,19 +69,19 @@ class CheckpointObjects:
             yield self._read("commits", found)
 
     def find_commit(self, number: int) -> Record | None:
-        """Return a commit; None if there is none."""
+        """Return a commit; None if it does not exist."""
         place = self._place_of("commits", number)
         found = StoreFiles(place).read()
         return None if found is None else read_record(found[0], str(place))
 
     def create_commit(self, number: int, raw: bytes) -> Record | None:
-        """Store a commit; return None if this call or an earlier call has stored it, else the other commit in its place."""
+        """Store a commit. Return None if this or an earlier call stored it, or the other commit that has its number."""
         place = self._place_of("commits", number)
         if StoreFiles(place).create(raw):
             return None
         found = self.find_commit(number)  # an answer can be lost, and its request repeated
         if found is None:  # S3 rejects a request while another one for the object, such as a first attempt, is not finished
-            raise StorageError("the store rejected a checkpoint commit, but has no other commit in its place", where=str(place))
+            raise StorageError("the store rejected a checkpoint commit although no other commit exists", where=str(place))
         return None if found.raw == raw else found
 
     def write_snapshot(self, number: int, raw: bytes) -> None:
@@ -89,20 +89,21 @@ class CheckpointObjects:
         StoreFiles(self._place_of("snapshots", number)).write(raw)
 
     def write_chunk(self, record: str, place: int, chunk: bytes) -> None:
-        """Store a chunk of a big record."""
+        """Store a chunk of a large record."""
         StoreFiles(self.place / "parts" / record / f"{place:06d}").write(chunk)
 
     def note_take_over(self, number: int) -> None:
-        """Record that the next commit takes over the checkpoint: prune() never deletes it."""
+        """Record that a commit takes over the checkpoint, so prune() never deletes it."""
         StoreFiles(self._place_of("drivers", number)).write(b"")
 
     def withdraw(self, number: int) -> None:
-        """Delete a commit that takes over too late, and its record."""
+        """Delete a commit that takes over the checkpoint too late, and the note of note_take_over()."""
         StoreFiles(self._place_of("commits", number)).remove()
         StoreFiles(self._place_of("drivers", number)).remove()
 
     def prune(self) -> None:
-        """Delete objects that no reader needs: snapshots before the last but one, and commits up to it, except take-overs."""
+        """Delete objects that no reader needs: all snapshots except the newest two, and the commits up to the older of these,
+        except commits that took over the checkpoint."""
         snapshots = self._names("snapshots")
         if len(snapshots) < _KEPT_SNAPSHOTS:
             return
@@ -132,9 +133,9 @@ class CheckpointObjects:
         return found[0]
 
     def _missing(self, what: str, place: StorePlace, in_snapshot: int) -> SupersededError | CorruptLogError:
-        """Return the error for a missing object: legal if there is a snapshot of this or a higher number."""
+        """Return the error for a missing object: SupersededError if a snapshot has this or a higher number."""
         if self.newest_snapshot() >= in_snapshot:
-            return SupersededError("the checkpoint has changed while it was read", where=str(place), advice="Read it again")
+            return SupersededError("the checkpoint changed while it was read", where=str(place), advice="Read it again")
         return CorruptLogError(what, where=str(place), advice="Restore all objects of the checkpoint from one backup")
 
     def _read(self, kind: str, number: int) -> Record:
@@ -153,7 +154,7 @@ class CheckpointObjects:
 
 
 def record_name(kind: str, number: int, driver: str) -> str:
-    """Return the name of a record's folder of chunks."""
+    """Return the name of the folder with a record's chunks."""
     return f"{kind}-{number:010d}-{driver}"
 
 

@@ -1,11 +1,11 @@
-"""The files of a checkpoint's working copy: finds the changed files and parts since the last record.
+"""Finds the files, and the parts of files, in a checkpoint's working copy that changed since the last record.
 
-    *.sqlite                    as SQLite reads them, write-ahead log included, page by page
-    log/streams/…  .log .index  a log appends to these: earlier bytes are not read again
-    all others                  written completely; below the directories other than log/ never changed in place
+    *.sqlite                    read through SQLite, including the write-ahead log, and compared page by page
+    log/streams/…  .log .index  append-only: earlier bytes are not read again
+    all other files             stored completely; only files below log/ change in place
 
-So checking an unchanged directory of a table's deletions costs one stat of the directory, regardless of its number of files.
-Short-lived files (locks, temporary files) and key indexes, which can be rebuilt, are left out.
+So checking an unchanged directory of a table's deletions costs one stat, whatever the number of files. Locks, temporary files,
+and key indexes (which can be rebuilt) are excluded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from headstream.replicate.checkpoint.records import FileChange
 _PAGE_BYTES: Final = 4096
 _READ_BYTES: Final = 4 << 20
 _SETTLED_NS: Final = 2_000_000_000
-"""A file or directory that was changed less than this before a look can change again without another time: it is read again."""
+"""A file or directory that changed less than this before a check is read again, because it can change again without a new
+mtime."""
 _DATABASE: Final = ".sqlite"
 _LEFT_OUT: Final = (".lock", ".tmp", ".keys", ".sqlite-wal", ".sqlite-shm", ".sqlite-journal")
 _APPENDED: Final = (".log", ".index")
@@ -43,7 +44,7 @@ _Stamp = tuple[int, ...]
 
 @dataclass(slots=True)
 class _Known:
-    """A file as of the last record: its size, a stamp that changes with it, and of databases the pages' digests."""
+    """A file at the last record: its size, a stamp that changes with the file, and the page digests of a database."""
 
     size: int
     stamp: _Stamp | None
@@ -53,7 +54,7 @@ class _Known:
 
 @dataclass(slots=True)
 class Changes:
-    """The changed files since the last record (`data` gives their bytes), and the paths of removed files."""
+    """The files that changed since the last record (WorkingFiles.data() returns their bytes), and the paths of removed files."""
 
     files: list[FileChange] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -73,7 +74,7 @@ class WorkingFiles:
         self._listed: dict[str, tuple[int, list[str], list[str]]] = {}
 
     def find_changes(self, below: Sequence[str] = ("",)) -> Changes:
-        """Return the changes since the last accept() in directories and files of the checkpoint; "" is all of it."""
+        """Return the changes since the last accept() at the given paths of the checkpoint; "" is the whole checkpoint."""
         changes = Changes()
         began_ns = time.time_ns()
         seen: set[str] = set()
@@ -118,13 +119,13 @@ class WorkingFiles:
                     yield part
 
     def accept(self, changes: Changes) -> None:
-        """Record that a record has the changes."""
+        """Mark changes as stored in a record."""
         self._known |= changes.known
         for path in changes.removed:
             self._known.pop(path, None)
 
     def everything(self) -> Changes | None:
-        """Return all files as in the last record, each as one piece, for a snapshot; None if some have changed."""
+        """Return all files as in the last record, for a snapshot, each as one piece; None if a file has changed."""
         if any(change.path.split("/")[0] != _SPARK for change in self.find_changes().files):
             return None
         changes = Changes()
@@ -140,7 +141,7 @@ class WorkingFiles:
         return changes
 
     def _files(self, place: str, began_ns: int) -> Iterator[tuple[str, os.stat_result | None]]:
-        """Iterate over files and their stat(); None for files in directories that have not changed."""
+        """Iterate over files and their stat(), which is None in directories that have not changed."""
         try:
             found = (self._root / place).stat() if place else self._root.stat()
         except FileNotFoundError:
@@ -243,7 +244,7 @@ class WorkingFiles:
 
 
 def _list(directory: Path) -> tuple[list[str], list[str]]:
-    """Return the names of a directory's files and of its directories."""
+    """Return the names of a directory's files and subdirectories."""
     names: list[str] = []
     folders: list[str] = []
     try:
@@ -267,7 +268,7 @@ def _digests(content: bytes) -> list[bytes]:
 
 
 def _serialize(path: Path) -> bytes:
-    """Return a database's bytes as of one moment, including its write-ahead log."""
+    """Return a consistent copy of a database's bytes, including the write-ahead log."""
     place = f"{path.resolve().as_uri()}?mode=ro"
     with closing(sqlite3.connect(place, isolation_level=None, uri=True, timeout=30)) as connection:
         connection.execute("BEGIN")

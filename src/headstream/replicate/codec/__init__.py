@@ -1,12 +1,12 @@
-"""Replicate's messages: envelopes, metadata, data, masks and types, in Avro and in JSON.
+"""Replicate's messages in Avro and JSON: envelopes, metadata, data, masks and types.
 
     Kafka value    envelope  b"atMSG" | type "MD" or "DT" | headers | messageSchemaId | messageSchema | message
     MD message     schemaId, lineage, tableStructure.tableColumns.<column>, dataSchema
     DT message     data.<column>, beforeData.<column> or null, headers (operation, changeSequence, masks, ...)
 
-A metadata message describes one version of one table and carries the Avro schema of its data messages; a data message
-names that version by the schema id. Values here are Python's, one message at a time; batches of rows go through
-`headstream.replicate.codec.envelopes` and `headstream.replicate.codec.avro.rows`. Debezium's messages are in decoding/debezium.
+A metadata message describes one version of a table and contains the Avro schema of its data messages. A data message refers to
+this version by the schema id. This package decodes single messages to Python values; `headstream.replicate.codec.envelopes` and
+`headstream.replicate.codec.avro.rows` decode batches of rows. Debezium's messages are in decoding/debezium.
 """
 
 from headstream.replicate.codec.data import Change, data_message, data_schema, decode_data

@@ -1,10 +1,10 @@
-"""Data messages: one change of one row, and the Avro schema Replicate publishes for a table's changes.
+"""Data messages: one change of one row, and the Avro schema that Replicate publishes for a table's changes.
 
 DataRecord   data {<column>: null or value} | beforeData null or {<column>: null or value} | headers {...}
 headers      operation enum INSERT UPDATE DELETE REFRESH | changeSequence timestamp streamPosition transactionId
-             texts (empty in a full load) | changeMask columnMask null or bytes (JSON: hex digits) | since later
+             strings (empty in a full load) | changeMask columnMask null or bytes (JSON: hex digits) | in later
              versions transactionEventCounter null or long, transactionLastEvent null or boolean,
-             externalSchemaId null or text. Fields are found by their names.
+             externalSchemaId null or string. Fields are identified by name.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class Change:
     """One change of one row.
 
     Args:
-        data: The row: after the change, or its known columns.
+        data: The row after the change, or its known columns.
         before: The row before the change, or None.
-        change_sequence: 35 digits that order the changes of a task, compared as text; empty in a full load.
-        timestamp: When the source made the change, ISO text, or empty.
-        stream_position: The position in the source's own log, or empty.
-        transaction_id: The source's transaction, or empty.
-        change_mask: Which columns changed, little-endian bits by ordinal, or None.
-        column_mask: The columns that are in the message, or None; a null in any other column is ignored.
-        transaction_event_counter: Which event of its transaction this is, from 1, or None.
-        transaction_last_event: Whether it is the last event of its transaction, or None.
-        external_schema_id: The id of another registry, or None.
+        change_sequence: 35 digits that order the changes of a task, compared as strings; empty in a full load.
+        timestamp: Time of the change at the source, in ISO format, or "".
+        stream_position: The position in the source's own log, or "".
+        transaction_id: Id of the source's transaction, or "".
+        change_mask: The columns that changed, as little-endian bits by ordinal, or None.
+        column_mask: The columns in the message, likewise, or None; a null in any other column is ignored.
+        transaction_event_counter: Number of the event in its transaction, from 1, or None.
+        transaction_last_event: Whether the event is the last of its transaction, or None.
+        external_schema_id: The schema's id in another registry, or None.
     """
 
     operation: str
@@ -76,15 +76,14 @@ class Change:
 
 
 def data_schema(columns: Sequence[ColumnMetadata], *, logical_types: bool, transaction_fields: bool = True) -> str:
-    """Return the Avro schema Replicate publishes for the data messages of a table.
+    """Return the Avro schema that Replicate publishes for the data messages of a table.
 
     Args:
         logical_types: Whether the endpoint's "Use logical data types" is on.
-        transaction_fields: Whether the headers have transactionEventCounter and transactionLastEvent, as later
-            versions write them.
+        transaction_fields: Whether the headers have transactionEventCounter and transactionLastEvent, as in later versions.
 
     Raises:
-        SchemaError: a column type unknown to Replicate.
+        SchemaError: a column has a type that Replicate does not have.
     """
     data = [_nullable(column.name, avro_type(column, logical_types=logical_types)) for column in columns]
     headers: list[dict[str, Any]] = [{"name": "operation", "type": {"type": "enum", "name": "operation", "symbols": OPERATIONS}}]
@@ -113,14 +112,14 @@ def data_message(
     """Return a complete data message in its envelope, as Replicate publishes it.
 
     Args:
-        change: Its missing columns are null; header fields that the schema lacks are left out.
+        change: Missing columns are null; header fields that the schema lacks are omitted.
         form: `avro` or `json`.
         schema_id: The envelope's messageSchemaId, or None; by default the id of the metadata, or None for a schema.
-        own_schema: A messageSchema for the envelope; the message is then written by it.
+        own_schema: A messageSchema for the envelope, which then determines the encoding of the message.
 
     Raises:
-        InvalidInputError: a value that does not fit its column, or a column that the schema lacks.
-        SchemaError: a schema that is not one of data messages.
+        InvalidInputError: a value does not fit its column, or the schema lacks a column.
+        SchemaError: the schema is not a schema of data messages.
     """
     if isinstance(schema_id, EllipsisType):
         schema_id = metadata.schema_id if isinstance(metadata, TableMetadata) else None
@@ -141,20 +140,20 @@ def data_message(
 
 
 def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
-    """Read one data message to Python values.
+    """Decode one data message to Python values.
 
     Args:
         envelope: Of type DT.
-        schema: The Avro schema of its table's version (TableMetadata.data_schema); not needed in JSON, nor for an
-            envelope with its own messageSchema, which takes precedence.
+        schema: The Avro schema of the table's version (TableMetadata.data_schema). Not needed for JSON, or if the envelope has a
+            messageSchema, which takes precedence.
 
     Returns:
-        The change. Avro values are as codec.avro.values.decode_value returns them; JSON's unchanged, numbers with a point or an
-        exponent as a Decimal of all their digits. Masks are little-endian bytes in both. A header that no table needs, such as
-        the timestamp, is empty or None if it has another type than it should.
+        The change. Avro values are converted by codec.avro.values.decode_value(). JSON values are unchanged, except that numbers
+        with a point or an exponent are Decimals with all digits. Masks are little-endian bytes in both forms. An optional header,
+        such as the timestamp, is "" or None if it has an invalid type.
 
     Raises:
-        SchemaError: not a DT, no schema, or not a schema of data messages.
+        SchemaError: the envelope is not a DT, or the schema is missing or not a schema of data messages.
         DecodeError: the message does not match its schema.
     """
     if envelope.type != "DT":
@@ -179,24 +178,24 @@ def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
 def _section(message: dict[str, Any], name: str) -> dict[str, Any]:
     value = message.get(name)
     if not isinstance(value, dict):
-        raise DecodeError(f"{name} of a data message is {type(value).__name__}, not a record", 0)
+        raise DecodeError(f"{name} of a data message must be a record, not {type(value).__name__}", 0)
     return value
 
 
 def _change(data: dict[str, Any], before: dict[str, Any] | None, headers: dict[str, Any]) -> Change:
     operation = headers.get("operation")
     if operation not in OPERATIONS:
-        raise DecodeError(f"the operation of a data message is {str(operation)[:40]!r}", 0)
+        raise DecodeError(f"a data message has the unknown operation {str(operation)[:40]!r}", 0)
     found: dict[str, Any] = {}
     for name, attribute in _TEXTS:
         value = headers.get(name)
         if name == "changeSequence" and not _is_sequence(value):
-            raise DecodeError(f"{name} of a data message is {str(value)[:40]}, not text, nor a number of 35 digits", 0)
+            raise DecodeError(f"{name} of a data message must be a string or a number of 35 digits, not {str(value)[:40]}", 0)
         found[attribute] = (value if isinstance(value, str) else to_text(value)) or ""
     for name, attribute in _MASKS:
         value = headers.get(name)
         if not isinstance(value, (str, bytes, type(None))):
-            raise DecodeError(f"{name} of a data message is neither hex digits nor bytes", 0)
+            raise DecodeError(f"{name} of a data message must be hex digits or bytes", 0)
         found[attribute] = mask_from_hex(value) if isinstance(value, str) else value
     found["transaction_event_counter"] = _pull_count(headers.get("transactionEventCounter"))
     last = headers.get("transactionLastEvent")
@@ -206,12 +205,12 @@ def _change(data: dict[str, Any], before: dict[str, Any] | None, headers: dict[s
 
 
 def _is_sequence(value: object) -> bool:
-    """Return whether a value is a change sequence: it orders changes as text, which a number does only with all its digits."""
+    """Return whether a value is a change sequence, which orders changes as a string; a number must have all digits."""
     return value is None or isinstance(value, str) or (type(value) is int and len(str(value)) == _SEQUENCE_DIGITS)
 
 
 def _pull_count(value: object) -> int | None:
-    """Return a number of 64 bits that is sent as a number or as text; None for anything else."""
+    """Return a 64-bit number that was sent as a number or a string; None for other values."""
     if value is None:
         return None
     text = to_text(value) or ""
@@ -220,7 +219,7 @@ def _pull_count(value: object) -> int | None:
 
 
 def _sections(record: AvroType) -> dict[str, AvroType]:
-    """Return the types of data, headers and (unless left out) beforeData."""
+    """Return the types of data, headers and, if it exists, beforeData."""
     sections = {member.name: _without_null(member.type) for member in record.fields}
     for name in ("data", "headers"):
         if name not in sections or sections[name].kind != "record":
@@ -252,7 +251,7 @@ def _headers_to_json(change: Change) -> dict[str, Any]:
 
 
 def _row_to_json(row: AvroType, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row as JSON values; every value must fit the schema as in Avro."""
+    """Return a row as JSON values; every value must fit the schema, as in Avro."""
     encode_value(row, values, "the row")
     return {member.name: _value_to_json(member.type, values.get(member.name), member.name) for member in row.fields}
 

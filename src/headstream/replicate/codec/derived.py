@@ -1,7 +1,7 @@
-"""A table's metadata derived from the Avro schema of its rows, for sources without metadata messages (schema registries).
+"""Derives a table's metadata from the Avro schema of its rows, for sources without metadata messages (schema registries).
 
-The namespace is `com.attunity.queue.msg.<task>.<schema>.<table>`, whose last two parts are schema and table. Types are taken
-from the Avro schema, which does not contain Replicate's own types: an INT2 is an INT4 here.
+The namespace is `com.attunity.queue.msg.<task>.<schema>.<table>`. Column types are taken from the Avro schema, which does not
+contain Replicate's types: an INT2 becomes an INT4.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def derive_metadata(
     """Return the metadata of a table from the Avro schema of its data messages.
 
     Args:
-        data_schema: The schema: a record with the section `data`.
-        schema_id: The id that messages name it by.
-        keys: Names of the primary key's columns, in their order; names missing from the schema are ignored.
-        version: The table's version: schemas of one table are ordered by it.
+        data_schema: A record with the section `data`.
+        schema_id: The schema's id in messages.
+        keys: Names of the primary key's columns, in key order; names that the schema lacks are ignored.
+        version: The table's version, which orders the schemas of a table.
         table: Source schema and table, if the namespace does not contain them.
 
     Raises:
-        SchemaError: not a schema of data messages, or its table is unknown.
+        SchemaError: the schema is not a schema of data messages, or its table is unknown.
     """
     record = parse_schema(data_schema)
     sections = {member.name: member.type for member in record.fields}
@@ -71,14 +71,14 @@ def derive_metadata(
         schema, name = table
     if not name:
         raise SchemaError(
-            f"the namespace {namespace!r} of the Avro schema does not name a table", advice="It is <task>.<schema>.<table>"
+            f"the namespace {namespace!r} of the Avro schema does not name a table", advice="Use <task>.<schema>.<table>"
         )
     columns = []
     for ordinal, member in enumerate(row.fields, start=1):
         plain = _plain(member.type)
         kind = _LOGICAL_TYPES.get(plain.logical_type or "") or _TYPES.get(plain.kind)
         if kind is None:
-            raise SchemaError(f"the field 'data.{member.name}' is {plain.kind}, not a plain value")
+            raise SchemaError(f"the field 'data.{member.name}' must be a plain value, not {plain.kind}")
         position = keys.index(member.name) + 1 if member.name in keys else 0
         columns.append(
             ColumnMetadata(member.name, ordinal, kind, 0, plain.precision, plain.scale, position, member.type.kind == "union")
@@ -87,10 +87,10 @@ def derive_metadata(
 
 
 def key_fields(key_schema: str) -> tuple[str, ...]:
-    """Return the columns of an Avro schema of message keys; none if it is not a record.
+    """Return the columns of an Avro schema of message keys; empty if the schema is not a record.
 
     Raises:
-        SchemaError: not an Avro schema.
+        SchemaError: the string is not an Avro schema.
     """
     return tuple(member.name for member in parse_schema(key_schema).fields)
 
@@ -101,7 +101,7 @@ def _plain(kind: AvroType) -> AvroType:
 
 
 def _split_namespace(namespace: str) -> tuple[str, str, str]:
-    """Return task, schema and table; a task's name can contain dots."""
+    """Return task, schema and table; the name of a task can contain dots."""
     parts = namespace.removeprefix(_NAMESPACE).split(".")
     if len(parts) < 2:
         return "", "", parts[0]

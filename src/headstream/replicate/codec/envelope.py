@@ -2,12 +2,12 @@
 
     Avro    "atMSG" 5 bytes | type string "MD" or "DT" | headers union null, map of strings
             | messageSchemaId union null, string | messageSchema union null, string | message bytes
-            (bare binary: no container header before it, nothing after it)
+            (bare binary, without a container header)
     JSON    {"magic": "atMSG", "type": .., "headers": .., "messageSchemaId": .., "messageSchema": .., "message": {..}}
-            or the message of a DT alone, in any form of settings.formats
+            or only the message of a DT, in any form of settings.formats
 
-A real MD has both a messageSchema, the schema of its own message, and a messageSchemaId, the id of the data
-schema it announces. The id is opaque text, 32 hex digits in all known messages.
+A real MD has both a messageSchema, the schema of its own message, and a messageSchemaId, the id of the data schema that it
+announces. The id is an opaque string, 32 hex digits in all known messages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Envelope:
         headers: The envelope's own headers, or None.
         schema_id: messageSchemaId, or None.
         schema: messageSchema, the Avro schema of this message, or None.
-        table: Source schema and table, if a message without envelope names them.
+        table: Source schema and table, if a message without an envelope names them.
     """
 
     type: str
@@ -51,13 +51,13 @@ class Envelope:
 
 
 def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
-    """Read a Kafka value that holds a Replicate message.
+    """Decode the envelope of a Kafka value that contains a Replicate message.
 
     Returns:
-        The envelope; its message is not decoded, but the message of a DT in JSON has its parts under Replicate's names.
+        The envelope. The message is not decoded, but the parts of a DT in JSON have Replicate's names.
 
     Raises:
-        DecodeError: neither an Avro nor a JSON envelope, or a malformed envelope.
+        DecodeError: the value is neither an Avro nor a JSON envelope, or is malformed.
     """
     data = bytes(value)
     if data.startswith(MAGIC):
@@ -66,21 +66,21 @@ def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
         return _decode_json(data, layout)
     if data.startswith(b"\0") and len(data) >= 5:
         schema = int.from_bytes(data[1:5], "big")
-        raise DecodeError(f"the message has no envelope but a schema registry's framing, of schema {schema}", 0)
+        raise DecodeError(f"the message has the framing of a schema registry (schema {schema}) instead of an envelope", 0)
     raise DecodeError("the bytes are not a Replicate message: neither 'atMSG' nor a JSON object", 0)
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """Return the bytes of an envelope, in its form.
+    """Return the bytes of an envelope in Avro or JSON, by the type of its message.
 
     Args:
-        envelope: With type `MD` or `DT`, and the kind of message that its form has.
+        envelope: Of type `MD` or `DT`, with a message of bytes (Avro) or a dict (JSON).
 
     Raises:
-        InvalidInputError: another type or form, a message that does not fit the form, or text that UTF-8 cannot encode.
+        InvalidInputError: the type or the message is invalid, or a string cannot be encoded as UTF-8.
     """
     if envelope.type not in ("MD", "DT"):
-        raise InvalidInputError(f"an envelope is of type 'MD' or 'DT', not {envelope.type!r}")
+        raise InvalidInputError(f"an envelope must have the type 'MD' or 'DT', not {envelope.type!r}")
     if envelope.form == "json" and isinstance(envelope.message, dict):
         document = {
             "magic": MAGIC.decode(),
@@ -99,8 +99,8 @@ def encode_envelope(envelope: Envelope) -> bytes:
         parts.append(encode_string(envelope.message))
         return b"".join(parts)
     raise InvalidInputError(
-        f"an envelope in {envelope.form!r} with a message of {type(envelope.message).__name__}",
-        advice="An Avro envelope holds bytes, a JSON envelope a dict",
+        f"an envelope of form {envelope.form!r} cannot have a message of {type(envelope.message).__name__}",
+        advice="Use bytes in an Avro envelope, and a dict in a JSON envelope",
     )
 
 
@@ -125,7 +125,7 @@ def _decode_avro(data: bytes) -> Envelope:
 def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
     document = decode_json(data, decimals=True)
     if not isinstance(document, dict):
-        raise DecodeError("a Replicate message in JSON is one object", 0)
+        raise DecodeError("a Replicate message in JSON must be one object", 0)
     if "magic" not in document and layout.fits(document):
         return Envelope("DT", layout.read(document), form="json")
     if "magic" not in document and is_flat(document):
@@ -137,22 +137,22 @@ def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
     if kind not in ("MD", "DT"):
         raise DecodeError(f"the envelope has the unknown type {str(kind)[:40]!r}", 0)
     if not isinstance(message, dict):
-        raise DecodeError(f"the message of a JSON envelope is {type(message).__name__}, not an object", 0)
+        raise DecodeError(f"the message of a JSON envelope must be an object, not {type(message).__name__}", 0)
     schema_id, own_schema = document.get("messageSchemaId"), _to_text(document.get("messageSchema"))
     if isinstance(schema_id, bool) or not isinstance(schema_id, (str, int, type(None))):
-        raise DecodeError(f"the envelope's messageSchemaId is {type(schema_id).__name__}, neither text nor null", 0)
+        raise DecodeError(f"the envelope's messageSchemaId must be a string or null, not {type(schema_id).__name__}", 0)
     if kind == "DT":
         message = layout.read(message)
     return Envelope(kind, message, _to_texts(headers), None if schema_id is None else str(schema_id), own_schema, "json")
 
 
 def _to_texts(headers: object) -> dict[str, str] | None:
-    """Return an envelope's headers as texts; empty if they are not an object."""
+    """Return an envelope's headers as strings; empty if the headers are not an object."""
     if not isinstance(headers, dict):
         return None
     return {name: _to_text(value) or "" for name, value in headers.items()}
 
 
 def _to_text(value: object) -> str | None:
-    """Return a JSON value as text: its JSON form if it is not text already."""
+    """Return a string unchanged, and any other JSON value as JSON text."""
     return value if isinstance(value, str) or value is None else encode_json(value).decode()

@@ -1,4 +1,4 @@
-"""Groups data messages by schema, compiled: one pass over the ids of a batch."""
+"""Groups data messages by schema in one pass over the ids of a batch, compiled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLOT_GROUP = cython.declare(cython.longlong, 16)
 def _sort_rows(
     numbers: cython.p_const_uchar, count: cython.longlong, groups: cython.longlong, places: cython.p_uchar, order: cython.p_uchar
 ) -> cython.void:
-    """Write the rows of group after group to `order`; `places`, all 0, gets the begin of group n, and n + 1 after it."""
+    """Write the rows to `order`, group by group; write the start of group n to entry n of `places`, which must be all 0."""
     number: cython.longlong
     at: cython.longlong
     row: cython.longlong
@@ -65,7 +65,7 @@ def _slot(p: cython.p_const_uchar, start: cython.longlong, end: cython.longlong)
 @cython.exceptval(check=False)
 @cython.nogil
 def _recall(p: cython.p_const_uchar, start: cython.longlong, end: cython.longlong, seen: cython.p_uchar) -> cython.longlong:
-    """Return the group of an id that was seen recently, or -1."""
+    """Return the group of a recently seen id, or -1."""
     if end - start < 8:
         return -1
     slot: cython.longlong = _slot(p, start, end)
@@ -89,9 +89,9 @@ def _remember(
 
 
 def group_by_schema(envelopes: Envelopes, data: BytesLike) -> dict[bytes, memoryview]:
-    """Return the data messages of each messageSchemaId, in the order of their first messages: int64 row numbers each.
+    """Return the row numbers (int64) of each messageSchemaId's data messages, in the order of the first messages.
 
-    Messages without an id, or with an embedded schema, are left out: see ungrouped_rows.
+    Messages without an id or with an embedded schema are not included; see ungrouped_rows().
     """
     view = memoryview(data)
     p: cython.p_const_uchar = c.readable(view)
@@ -133,6 +133,6 @@ def group_by_schema(envelopes: Envelopes, data: BytesLike) -> dict[bytes, memory
 
 
 def ungrouped_rows(envelopes: Envelopes) -> list[int]:
-    """Return the data messages that group_by_schema leaves out; they are decoded one by one."""
+    """Return the data messages that group_by_schema() does not include; they are decoded one by one."""
     forms, ids, schemas = envelopes.form, envelopes.id_start, envelopes.schema_start
     return [row for row in range(envelopes.count) if forms[row] == DATA and (ids[row] < 0 or schemas[row] >= 0)]

@@ -17,13 +17,12 @@ UNKNOWN: Final = codes.FORM_UNKNOWN
 
 
 class Envelopes:
-    """The positions of the parts of messages; each attribute has one entry per message.
+    """The positions of the parts of messages.
 
     Args:
-        forms: A byte each: NEITHER, METADATA or DATA of an Avro envelope, JSON, REGISTRY framing, BROKEN or UNKNOWN type.
-        parts: id, schema, payload and headers, for each the starts and the ends: int64, one array after the
-            other.
-        faults: The errors of messages that are NEITHER, BROKEN or UNKNOWN; positions count from the message's start.
+        forms: One byte per message: METADATA or DATA (Avro envelope), JSON, REGISTRY framing, BROKEN, UNKNOWN type, or NEITHER.
+        parts: Starts and ends of id, schema, payload and headers: int64, one array after the other.
+        faults: The errors of messages that are NEITHER, BROKEN or UNKNOWN; positions count from the start of the message.
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
-"""Finds the parts of many Replicate envelopes, compiled: positions in their bytes, no Python object per message.
+"""Finds the positions of the parts of many Replicate envelopes, compiled, without a Python object per message.
 
-codec.envelope describes the layout of an envelope. Positions count from the start of the data that contains all
-messages; a missing part is at -1.
+codec.envelope describes the layout of an envelope. Positions count from the start of the data of all messages; a missing part has
+the position -1.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ HEADERS = cython.declare(cython.longlong, 6)
 @cython.exceptval(check=False)
 @cython.nogil
 def _text_end(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, checked: cython.bint) -> cython.longlong:
-    """Return the position after a string or bytes, or -1; `checked` for a string, which is UTF-8."""
+    """Return the position after a string or bytes, or -1; `checked` requires valid UTF-8."""
     start: cython.longlong = varint_stop(p, at, end)
     if start < 0:
         return -1
@@ -70,7 +70,7 @@ def _text_end(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong
 @cython.exceptval(check=False)
 @cython.nogil
 def _map_end(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, keys: cython.p_uchar) -> cython.longlong:
-    """Return the position after a map of strings, or -1; `keys` has room for the places of all its keys."""
+    """Return the position after a map of strings, or -1; `keys` has space for the positions of all keys."""
     found: cython.longlong = 0
     stop: cython.longlong
     block: cython.longlong
@@ -124,7 +124,7 @@ def _note(
     at: cython.longlong,
     end: cython.longlong,
 ) -> cython.void:
-    """Record where a part of a message starts and ends."""
+    """Record the start and end of a part of a message."""
     c.store64_signed(parts, (part * count + row) * 8, at)
     c.store64_signed(parts, ((part + 1) * count + row) * 8, end)
 
@@ -141,7 +141,7 @@ def _split_avro(
     row: cython.longlong,
     keys: cython.p_uchar,
 ) -> cython.uchar:
-    """Record the parts of an envelope, from its type on; return its form."""
+    """Record the parts of an envelope, beginning at its type; return the form."""
     stop: cython.longlong = _text_end(p, at, end, False)
     if stop < 0:
         return codes.FORM_BROKEN
@@ -188,7 +188,7 @@ def _split(
     row: cython.longlong,
     keys: cython.p_uchar,
 ) -> cython.uchar:
-    """Record the parts of one message; return its form."""
+    """Record the parts of one message; return the form."""
     form: cython.uchar = codes.FORM_NEITHER
     start: cython.longlong = at
     part: cython.longlong
@@ -213,15 +213,14 @@ def split_envelopes(offsets: BytesLike, data: BytesLike) -> Envelopes:
     """Find the parts of many messages.
 
     Args:
-        offsets: Where each message begins in `data`, and where the last message ends: int32, one more than messages, as in
-            Arrow.
+        offsets: Start of each message in `data`, and end of the last message: int32, as in Arrow.
 
     Returns:
-        The kind of each message, and the positions of its parts. The payload of a JSON message is the entire message; in
-        registry framing it begins after the 5 bytes.
+        The form of each message, and the positions of its parts. The payload of a JSON message is the entire message; in registry
+        framing the payload begins after 5 bytes.
 
     Raises:
-        InvalidInputError: offsets that are not int32, or that are outside the data or out of order.
+        InvalidInputError: the offsets are not int32, are outside the data, or are not in order.
     """
     offsets_view, view = memoryview(offsets), memoryview(data)
     if offsets_view.nbytes % 4:
@@ -259,7 +258,7 @@ def split_envelopes(offsets: BytesLike, data: BytesLike) -> Envelopes:
 
 
 def _explain(message: bytes) -> DecodeError:
-    """Return the error of a message, worded as by decode_envelope."""
+    """Return the error that decode_envelope() raises for a message."""
     try:
         decode_envelope(message)
     except DecodeError as error:

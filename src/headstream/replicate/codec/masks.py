@@ -1,12 +1,12 @@
-"""Column masks: the columns of a table that changed (changeMask), or that are in the message (columnMask).
+"""Column masks: the columns of a table that changed (changeMask) or are in the message (columnMask).
 
-A mask has one bit a column, by the column's ordinal in its table, of any width:
+A mask of any width has one bit per column, by the column's ordinal in the table:
 
-    little-endian   byte 0 holds ordinals 1-8, bit 0 of it ordinal 1; byte 1 ordinals 9-16; ...
+    little-endian   byte 0 has ordinals 1-8, its bit 0 is ordinal 1; byte 1 has ordinals 9-16; ...
     big-endian      the same bytes in reverse
-    JSON            the big-endian bytes as hex digits: an ordinary number, its last digit has ordinals 1-4
+    JSON            the big-endian bytes as a hexadecimal number, whose last digit has ordinals 1-4
 
-In this package a mask is little-endian bytes unless an order is named.
+In this package a mask is little-endian bytes unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ByteOrder = Literal["little", "big"]
 
 
 def decode_mask(mask: bytes, order: ByteOrder = "little") -> frozenset[int]:
-    """Return the ordinals, from 1, whose bits are set."""
+    """Return the ordinals (from 1) whose bits are set."""
     number = int.from_bytes(mask, order)
     ordinals = []
     for byte_position, byte in enumerate(number.to_bytes(len(mask), "little")):
@@ -36,14 +36,14 @@ def encode_mask(ordinals: Iterable[int], width_bytes: int | None = None, order: 
 
     Args:
         ordinals: Column ordinals, from 1.
-        width_bytes: The length of the mask; None for the shortest that holds them, at least 1.
+        width_bytes: The length of the mask; None: the minimum for the ordinals, at least 1.
 
     Raises:
         InvalidInputError: an ordinal is less than 1, or beyond the width.
     """
     wanted = set(ordinals)
     if wanted and min(wanted) < 1:
-        raise InvalidInputError(f"a column ordinal is {min(wanted)}, but ordinals start at 1")
+        raise InvalidInputError(f"a column ordinal must be at least 1, not {min(wanted)}")
     least = max(1, (max(wanted, default=0) + 7) // 8)
     width = least if width_bytes is None else width_bytes
     if width < least and wanted:
@@ -55,23 +55,23 @@ def encode_mask(ordinals: Iterable[int], width_bytes: int | None = None, order: 
 
 
 def mask_from_hex(text: str) -> bytes:
-    """Return the mask that JSON spells as hex digits.
+    """Return a mask from its hex digits in JSON.
 
     Args:
-        text: Hex digits, the most significant first; leading zeros can be missing, even an odd number of them.
+        text: Hex digits, the most significant first; any number of leading zeros can be missing.
 
     Returns:
         The mask, little-endian.
 
     Raises:
-        DecodeError: the text has other characters than hex digits.
+        DecodeError: the string contains characters that are not hex digits.
     """
     for at, digit in enumerate(text):
         if digit not in "0123456789abcdefABCDEF":
-            raise DecodeError(f"the mask {text[:80]!r} has {digit!r}, not a hex digit", at)
+            raise DecodeError(f"the mask {text[:80]!r} has {digit!r}, which is not a hex digit", at)
     return bytes.fromhex(text if len(text) % 2 == 0 else "0" + text)[::-1]
 
 
 def mask_to_hex(mask: bytes) -> str:
-    """Return a little-endian mask as JSON spells it: upper-case hex digits, two a byte, the last byte first."""
+    """Return a little-endian mask in its JSON form: upper-case hex digits, two per byte, the last byte first."""
     return mask[::-1].hex().upper()

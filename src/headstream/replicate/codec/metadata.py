@@ -1,7 +1,7 @@
 """Metadata messages: one version of one source table, and the schema of its data messages.
 
-The message in JSON, which is also the form of TableMetadata.to_json; in Avro each object is a record, each
-column its own record type, named after the column:
+The message in JSON, which TableMetadata.to_json() returns too. In Avro every object is a record, and every column has a record
+type with the column's name:
 
     {"schemaId": text, "lineage": {"server", "task", "schema", "table": text, "tableVersion": long, "timestamp": text},
      "tableStructure": {"tableColumns": {<column>: {"ordinal": int, "type": text, "length", "precision", "scale": int,
@@ -27,7 +27,7 @@ _Field = TypeVar("_Field", str, int, bool)
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The origin of a table: two tasks that capture one table are two lineages."""
+    """The origin of a table. If two tasks capture the same table, there are two lineages."""
 
     server: str
     task: str
@@ -38,7 +38,7 @@ class Lineage:
 
     @property
     def qualified_name(self) -> str:
-        """The schema, if any, and the table."""
+        """The table's name, preceded by the schema's name if there is one."""
         return ".".join(filter(None, (self.schema, self.table)))
 
 
@@ -50,10 +50,10 @@ class ColumnMetadata:
         ordinal: The column's position in the table, from 1; bit `ordinal - 1` of the masks.
         type: Replicate's type: INT4, NUMERIC, WSTRING, ...
         length: Maximum length of strings and bytes, in characters or bytes.
-        precision: Of a NUMERIC: digits in all. 0 if absent.
-        scale: Of a NUMERIC: digits after the point.
-        primary_key_position: The column's position in the primary key, from 1; 0 outside it.
-        nullable: Whether it can be null; true if the message does not state it.
+        precision: Total number of digits of a NUMERIC; 0 if absent.
+        scale: Digits after the decimal point of a NUMERIC.
+        primary_key_position: The column's position in the primary key, from 1; 0 if the column is not in the key.
+        nullable: Whether the column can be null; True if the message does not specify it.
     """
 
     name: str
@@ -71,8 +71,8 @@ class TableMetadata:
     """One version of one source table.
 
     Args:
-        schema_id: The id in the data messages of this version; opaque text.
-        columns: By ordinal.
+        schema_id: The id in the data messages of this version; an opaque string.
+        columns: Sorted by ordinal.
         data_schema: The Avro schema of the data messages.
     """
 
@@ -83,20 +83,20 @@ class TableMetadata:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Names of the primary key's columns, in the key's order; empty for a table without a primary key."""
+        """Names of the primary key's columns, in key order; empty if there is no primary key."""
         keys = [column for column in self.columns if column.primary_key_position > 0]
         return tuple(column.name for column in sorted(keys, key=lambda column: column.primary_key_position))
 
     def to_json(self) -> str:
-        """Return this as one JSON document, in the form of a JSON metadata message."""
+        """Return the metadata in the form of a JSON metadata message."""
         return encode_json(_to_message(self)).decode()
 
     @classmethod
     def from_json(cls, text: str) -> TableMetadata:
-        """Parse the result of to_json, or the message of a metadata message in JSON.
+        """Parse the result of to_json() or a metadata message in JSON.
 
         Raises:
-            SchemaError: the text is not such a document.
+            SchemaError: the string does not have this form.
         """
         try:
             return _from_message(decode_json(text.encode(), decimals=True))
@@ -105,17 +105,17 @@ class TableMetadata:
 
 
 def decode_metadata(envelope: Envelope) -> TableMetadata:
-    """Read a metadata message.
+    """Decode a metadata message.
 
     Args:
-        envelope: Of type MD; an Avro one with its messageSchema.
+        envelope: Of type MD; in Avro, with a messageSchema.
 
     Returns:
-        The table's version. Its schema_id is the id inside the message, even if the envelope also has an id.
+        The table's version. `schema_id` is the id inside the message, even if the envelope has an id too.
 
     Raises:
-        SchemaError: not an MD, an Avro message without its schema, one that does not describe a table, or whose dataSchema
-            is not an Avro schema.
+        SchemaError: the envelope is not an MD or lacks the schema of an Avro message, the message does not describe a table, or
+            its dataSchema is not an Avro schema.
         DecodeError: the message does not match its schema.
     """
     if envelope.type != "MD":
@@ -126,7 +126,7 @@ def decode_metadata(envelope: Envelope) -> TableMetadata:
         raise SchemaError(
             "the Avro metadata message has no messageSchema",
             where=f"messageSchemaId {envelope.schema_id}",
-            advice="Configure Replicate to publish the metadata topic in its own envelope",
+            advice="Configure Replicate to publish metadata messages in its own envelope",
         )
     reader = AvroReader(envelope.message)
     message = decode_value(reader, parse_schema(envelope.schema), "the metadata message")
@@ -143,11 +143,11 @@ def metadata_message(
 
     Args:
         form: `avro` or `json`.
-        with_schema_id: Whether the envelope also has the messageSchemaId, like real envelopes.
+        with_schema_id: Whether the envelope has the messageSchemaId, as real envelopes do.
         headers: The envelope's own headers.
 
     Raises:
-        InvalidInputError: a number or text that the form cannot represent.
+        InvalidInputError: the form cannot represent a number or string.
     """
     message = _to_message(metadata)
     schema = _message_schema(metadata)
@@ -209,7 +209,7 @@ def _from_message(message: object) -> TableMetadata:
     columns.sort(key=lambda column: column.ordinal)
     for place, column in enumerate(columns):
         if column.ordinal < 1 or (place and column.ordinal == columns[place - 1].ordinal):
-            raise SchemaError(f"column {column.name!r} has the ordinal {column.ordinal}, which must be unique, from 1")
+            raise SchemaError(f"column {column.name!r} has the ordinal {column.ordinal}; ordinals must be unique and start at 1")
     if lineage.get("table") == "":
         raise SchemaError("the table name in the metadata message is empty")  # its directory would enclose its schema's tables
     return TableMetadata(
@@ -228,7 +228,7 @@ def _from_message(message: object) -> TableMetadata:
 
 
 def _data_schema(value: object) -> str:
-    """Return the schema's text; some producers embed the schema itself instead."""
+    """Return the schema as a string; some producers embed the schema as JSON."""
     if isinstance(value, dict):
         return encode_json(value).decode()
     if isinstance(value, str) and value:
@@ -238,7 +238,7 @@ def _data_schema(value: object) -> str:
 
 def _object(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise SchemaError(f"the metadata message describes no table: {what} is {type(value).__name__}, not an object")
+        raise SchemaError(f"{what} in a metadata message must be an object, not {type(value).__name__}")
     return value
 
 
@@ -252,7 +252,7 @@ def _pull(document: dict[str, Any], name: str, kind: type[_Field], default: _Fie
 
 
 def _message_schema(metadata: TableMetadata) -> str:
-    """Return the Avro schema of this metadata message, in Replicate's spelling."""
+    """Return the Avro schema of this metadata message, as Replicate writes it."""
     column_fields = [
         _field("ordinal", "int"),
         _field("type", "string"),

@@ -1,4 +1,4 @@
-"""Replicate's column types: the type a table stores them as, and the type in a data schema.
+"""Replicate's column types, with the types in tables and in data schemas.
 
 Replicate type       Spark SQL type     Avro type              without logical types
 INT1 INT2 INT4       TINYINT .. INT     int
@@ -69,13 +69,13 @@ _LOGICAL: Final = {
 
 
 def target_type(column: ColumnMetadata, *, decimal_overflow: Literal["error", "string"] = "error") -> str:
-    """Return the Spark SQL type a table stores a column as.
+    """Return the Spark SQL type of a column in a table.
 
     Args:
-        decimal_overflow: Result for a NUMERIC of more than 38 digits, or without a precision: an error, or STRING.
+        decimal_overflow: What a NUMERIC with more than 38 digits or without a precision becomes: an error or STRING.
 
     Raises:
-        SchemaError: a type unknown to Replicate, or a NUMERIC that does not fit a decimal.
+        SchemaError: the type is unknown, or a NUMERIC does not fit a decimal.
     """
     kind = column.type.upper()
     if kind == "NUMERIC":
@@ -85,22 +85,22 @@ def target_type(column: ColumnMetadata, *, decimal_overflow: Literal["error", "s
         if decimal_overflow == "string":
             return "STRING"
         raise SchemaError(
-            f"column {column.name!r} is NUMERIC({column.precision},{column.scale}), which no decimal of "
-            f"{MAX_DECIMAL_PRECISION} digits holds",
-            advice="Store such columns as text, or narrow them in Replicate",
+            f"column {column.name!r} is NUMERIC({column.precision},{column.scale}), which does not fit a "
+            f"decimal of {MAX_DECIMAL_PRECISION} digits",
+            advice="Store such columns as strings, or reduce their precision in Replicate",
         )
     if kind not in _TARGETS:
-        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not one of Replicate's")
+        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not a type of Replicate")
     return _TARGETS[kind]
 
 
 def decimal_shape(column: ColumnMetadata) -> tuple[int, int]:
-    """Return precision and scale of a NUMERIC column, in decimal terms: 0 <= scale <= precision.
+    """Return the precision and scale of a NUMERIC column as a decimal: 0 <= scale <= precision.
 
-    Databases can count differently: NUMBER(2,5) holds 0.00099, two digits of five after the point; NUMBER(3,-2) holds
+    Databases also allow other values: NUMBER(2,5) can be 0.00099 (the last two of five decimal places), NUMBER(3,-2) can be
     99900.
 
-    The precision is 0 for a column without a stated precision.
+    The precision is 0 if the column has no precision.
     """
     if column.precision < 1:
         return 0, max(column.scale, 0)
@@ -110,10 +110,10 @@ def decimal_shape(column: ColumnMetadata) -> tuple[int, int]:
 
 
 def avro_type(column: ColumnMetadata, *, logical_types: bool) -> dict[str, Any]:
-    """Return the Avro type Replicate writes a column as, without its null, by the endpoint's "Use logical data types"."""
+    """Return a column's Avro type in Replicate without null; `logical_types` is the endpoint's "Use logical data types"."""
     kind = column.type.upper()
     if kind not in _TARGETS and kind != "NUMERIC":
-        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not one of Replicate's")
+        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not a type of Replicate")
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     if logical_types and kind in _LOGICAL:

@@ -1,1 +1,1 @@
-"""Decoded changes as columns: types, versions, order, one change per key, full loads."""
+"""Decoded changes as columns: types, versions, order, reduction to one change per key, full loads."""

@@ -1,9 +1,9 @@
-"""Statistics by which the driver handles changes that stay where they were decoded: number, order, and times of full loads.
+"""Statistics (number, order, times of full loads) with which the driver handles changes that stay on executors.
 
-The trace of some changes has the same effect on Loads.observe() as the changes, and few rows:
+The trace of changes has few rows and the same effect on Loads.observe() as the changes:
 
-    REFRESH rows     each log time once
-    other changes    the steps of H: changes above all changes logged before them; and the last change, late or not
+    REFRESH rows     one row per log time
+    other changes    the steps of H (changes above all changes logged earlier), and the last change
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class ChangeStatistics:
     """The statistics of decoded changes of one schema.
 
     Args:
-        least: The lowest change sequence of changes that are not REFRESH rows; None if there are none.
-        most: The highest sequence; "" without changes.
-        first_logged_us: Time at which the log stored the first of them, microseconds since 1970 UTC.
+        least: The lowest sequence of changes other than REFRESH rows; None if there are none.
+        most: The highest sequence; "" if there are no changes.
+        first_logged_us: Time at which the log stored the first change, microseconds since 1970 UTC.
         trace: The columns that Loads.observe() reads.
     """
 
@@ -54,18 +54,18 @@ class ChangeStatistics:
 
     @property
     def last_load_us(self) -> int | None:
-        """When the log stored the last REFRESH row, microseconds since 1970 UTC; None if there are none."""
+        """Time at which the log stored the last REFRESH row, microseconds since 1970 UTC; None if there are none."""
         found: int | None = pc.max(self.trace.filter(_are_loads(self.trace))["_hs_logged_us"]).as_py()
         return found
 
     def encode(self) -> bytes:
-        """Return it as bytes, to send from an executor to the driver."""
+        """Return the statistics as bytes, to send from an executor to the driver."""
         values = json.dumps([self.count, self.least, self.most, self.first_logged_us, self.size_bytes])
         return write_ipc(self.trace.combine_chunks().to_batches(self.trace.num_rows)[0].replace_schema_metadata({_KEY: values}))
 
     @classmethod
     def decode(cls, content: pa.Buffer) -> ChangeStatistics:
-        """Rebuild the result of encode()."""
+        """Return the statistics from the bytes of encode()."""
         trace = read_ipc(content)
         count, least, most, first_logged_us, size_bytes = json.loads(trace.schema.metadata[_KEY])
         return cls(count, least, most, first_logged_us, trace.replace_schema_metadata(None), size_bytes)
@@ -82,19 +82,19 @@ class StoredChanges(Protocol):
         """Return the changes."""
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Exclude further changes (COORDINATE_COLUMNS, also of other schemas) from the results of the other methods."""
+        """Exclude more changes (COORDINATE_COLUMNS, also of other schemas) from the results of the other methods."""
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
-        """Return CHANGE_COORDINATES of the changes, or of the wanted changes."""
+        """Return CHANGE_COORDINATES of the wanted changes, by default of all changes."""
 
 
 def loads_from(changes: pa.Table, from_us: int) -> pa.ChunkedArray:
-    """Return which decoded changes are REFRESH rows that were logged at a time (microseconds since 1970 UTC) or after it."""
+    """Return which decoded changes are REFRESH rows that were logged at or after a time (microseconds since 1970 UTC)."""
     return pc.and_(_are_loads(changes), pc.greater_equal(pc.fill_null(changes["_hs_logged_us"], 0), from_us))
 
 
 def statistics_of(changes: pa.Table) -> ChangeStatistics:
-    """Return the statistics of decoded changes, one or more, in the order in which they were read."""
+    """Return the statistics of one or more decoded changes in reading order."""
     logged = pc.fill_null(changes["_hs_logged_us"], 0).combine_chunks().to_numpy()
     is_load = _are_loads(changes).combine_chunks().to_numpy(zero_copy_only=False)
     load_times = np.unique(logged[is_load])
@@ -115,7 +115,7 @@ def statistics_of(changes: pa.Table) -> ChangeStatistics:
 
 
 def join_statistics(parts: Sequence[ChangeStatistics]) -> ChangeStatistics:
-    """Return the statistics of all changes, given the statistics of one or more parts."""
+    """Return the statistics of all changes from the statistics of one or more parts."""
     least = min((part.least for part in parts if part.least is not None), default=None)
     return ChangeStatistics(
         sum(part.count for part in parts),

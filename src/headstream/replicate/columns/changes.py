@@ -1,29 +1,29 @@
 """Reduces decoded changes of one table to one change per key.
 
-A decoded batch has the table's own columns first, in their own types, then the bookkeeping of each change:
+A decoded batch has the columns of the table, in the types of the message's schema, and the bookkeeping of each change:
 
     _hs_operation   int8     index into OPERATIONS
     _hs_sequence    string   change sequence; "" for a full load
-    _hs_columns     binary   column mask, byte 0 the first eight columns; null: every column is present
+    _hs_columns     binary   column mask, the first eight columns in byte 0; null: every column is present
     _hs_changed     binary   change mask, in the same order; null if unknown
-    _hs_transaction string   the transaction's id; null or "" for none
+    _hs_transaction string   the transaction's id; null or "" if there is none
     _hs_event       int64    the change's number in its transaction, from 1; null if unknown
     _hs_last_event  bool     whether it is the transaction's last change; null if unknown
-    _hs_logged_us   int64    when the log stored the message, microseconds since 1970 UTC
-    _hs_old.<key>   <type>   the key column's value before the change, null if unknown
-    _hs_topic, _hs_partition, _hs_offset   its origin
+    _hs_logged_us   int64    time at which the log stored the message, microseconds since 1970 UTC
+    _hs_old.<key>   <type>   the key column's value before the change; null if unknown
+    _hs_topic, _hs_partition, _hs_offset   coordinates in the source
 
-collapse() returns the table's columns and, of each key whose changes all carry the complete row, the last change:
+collapse() returns the last change of each key whose changes all carry the complete row, with the table's columns and:
 
     _hs_operation   int8     as above
-    _hs_delete      bool     it deletes the row
-    _hs_sequence    string   its sequence
-    _hs_versions    string   null: every column is of that sequence, see row_versions.py
+    _hs_delete      bool     whether the change deletes the row
+    _hs_sequence    string   the change's sequence
+    _hs_versions    string   null: every column has this sequence, see row_versions.py
 
-and all changes of the other keys unchanged: keys with changes that omit columns, and keys connected by key changes.
+It also returns, unchanged, all changes of keys with changes that omit columns, and of keys that key updates connect.
 
-A table without a key gets the key `_hs_change` (string): a change's sequence, or a loaded row's coordinates. Its rows are
-appended, each once; updates and deletes of such a table need the setting `keys`.
+A table without a key gets the key `_hs_change` (string), which is a change's sequence or a loaded row's coordinates. Each of its
+rows is appended once; updates and deletes require the setting `keys`.
 """
 
 from __future__ import annotations
@@ -64,23 +64,23 @@ BOOKKEEPING: Final = [
 
 _NOT_OF_EVENTS: Final = frozenset({"_hs_changed", "_hs_last_event", "_hs_logged_us", "_hs_topic", "_hs_partition", "_hs_offset"})
 Asked: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
-"""Rows with key columns -> a mark for each whose key may need all its changes."""
+"""Returns, for rows with key columns, a mark for each row whose key may need all changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collapsed:
-    """The changes reduced without reading the table.
+    """Changes that were reduced without reading the table.
 
     Args:
         changes: One change per key: the schema's columns, `_hs_operation`, `_hs_delete`, `_hs_sequence`, `_hs_versions`.
         rejected: Rejected rows: (topic, partition, offset, reason).
-        events: All changes of the other keys: the schema's columns, the key before as `_hs_old.<key>`, `_hs_sequence`,
-            `_hs_operation`, `_hs_delete`, `_hs_moved` (a change of key), `_hs_partial` (columns are omitted), `_hs_columns`,
+        events: All changes of the other keys: the schema's columns, the old key as `_hs_old.<key>`, `_hs_sequence`,
+            `_hs_operation`, `_hs_delete`, `_hs_moved` (a key update), `_hs_partial` (columns are omitted), `_hs_columns`,
             `_hs_transaction`, `_hs_event`; None if there are none.
-        present: Column mask -> the columns that a change carries.
-        deletions: The highest deletion of each key that has one: key columns, `_hs_sequence`.
-        columns: The columns that the table has from its source. An insert writes all of them, with null for columns that its
-            schema lacks.
+        present: Returns the columns that a change with a column mask carries.
+        deletions: The highest deletion of each deleted key: key columns, `_hs_sequence`.
+        columns: The table's columns from its source. An insert writes all of these columns, with null if its schema lacks a
+            column.
     """
 
     changes: pa.Table
@@ -109,10 +109,10 @@ def collapse(
     """Return the last change of each key whose changes are complete, and all changes of all other keys.
 
     Args:
-        wanted: Marks the keys that need all changes anyway; None for no key.
-        soft: Whether a deleted row keeps its values, so that the changes before its deletion are needed.
-        tracks: Whether to pass on all changes of a key with several inserts or updates: they can belong to several rows, which a
-            later change of key distinguishes. A change with omitted columns has the same effect.
+        wanted: Marks the keys that need all changes in any case; None: no key.
+        soft: Whether a deleted row keeps its values, so changes before its deletion are needed.
+        tracks: Whether to return all changes of a key with several inserts or updates, which can belong to several rows that a
+            later key update distinguishes. A change that omits columns has the same effect.
     """
     names, columns = [column.name for column in metadata.columns], tuple(columns)
     keys = list(metadata.key_columns)
@@ -146,7 +146,7 @@ def collapse(
 
 
 def _divide(rows: pa.Table, keys: list[str], marks: pa.ChunkedArray, *, soft: bool) -> tuple[pa.Table, pa.Table | None]:
-    """Split rows by key: keys that need only the last change, and keys with a marked row."""
+    """Divide rows by key into keys that need only the last change and keys with a marked row."""
     moved, deletes = rows["_hs_moved"], rows["_hs_delete"]
     deleted_after = soft and pc.any(deletes).as_py() and not pc.all(deletes).as_py()
     if not deleted_after and not pc.any(marks).as_py():
@@ -165,7 +165,7 @@ def _divide(rows: pa.Table, keys: list[str], marks: pa.ChunkedArray, *, soft: bo
 
 
 def _collapse_keyless(changes: pa.Table, names: list[str], columns: tuple[str, ...]) -> Collapsed:
-    """Return the new rows of a table that has no key; updates and deletes are rejected."""
+    """Return the new rows of a table without a key; updates and deletes are rejected."""
     operations = changes["_hs_operation"]
     new = pc.is_in(operations, pa.array([_INSERT, _REFRESH], pa.int8()))
     reason = "the table has no key, so the row that is changed is not known; name its key columns in `keys`"
@@ -180,7 +180,7 @@ def _collapse_keyless(changes: pa.Table, names: list[str], columns: tuple[str, .
 
 
 def change_keys(changes: pa.Table) -> pa.ChunkedArray:
-    """Return the key CHANGE_KEY of changes of a table without a key, whether they are placed among the loads or not."""
+    """Return CHANGE_KEY of changes of a table without a key, with or without positions among the loads."""
     place = [changes["_hs_topic"], *(changes[name].cast(pa.string()) for name in ("_hs_partition", "_hs_offset"))]
     origin = pc.binary_join_element_wise("", *place, LOAD_MARK)
     loaded = pc.equal(changes["_hs_operation"], pa.scalar(_REFRESH, pa.int8()))
@@ -203,7 +203,7 @@ def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
 
 
 def departures(changes: pa.Table, keys: list[str]) -> pa.Table:
-    """Return the deletions of the old keys for decoded changes that change their row's key."""
+    """Return the deletions of the old keys of decoded key updates."""
     if not changes.num_rows or any(OLD_PREFIX + key not in changes.schema.names for key in keys):
         return changes.slice(0, 0)
     moved = changes.filter(_key_moved(changes, keys))
@@ -215,18 +215,18 @@ def departures(changes: pa.Table, keys: list[str]) -> pa.Table:
 
 
 def moved_keys(changes: pa.Table, keys: list[str]) -> pa.Table:
-    """Return the keys before and after the decoded changes that change their row's key."""
+    """Return the old and new keys of decoded key updates."""
     left = departures(changes, keys).select(keys)
     return pa.concat_tables([left, changes.filter(_key_moved(changes, keys)).select(keys)]) if left.num_rows else left
 
 
 def has_partial_images(changes: pa.Table, metadata: TableMetadata) -> bool:
-    """Return whether some decoded changes are updates that omit columns."""
+    """Return whether any decoded change is an update that omits columns."""
     return bool(pc.any(_partial_rows(ColumnMasks(metadata), changes)).as_py())
 
 
 def _of_several_upserts(rows: pa.Table, keys: list[str]) -> pa.ChunkedArray:
-    """Mark the rows whose key has several inserts or updates; a repeated one counts once."""
+    """Mark the rows whose key has several different inserts or updates."""
     upserts = rows.select([*keys, "_hs_sequence"]).filter(pc.invert(rows["_hs_delete"]))
     counts = _by_key(upserts, keys, ("_hs_sequence", "count_distinct"))
     several = counts.filter(pc.greater(counts["_hs_sequence_count_distinct"], 1)).select(keys)
@@ -238,7 +238,7 @@ def _of_several_upserts(rows: pa.Table, keys: list[str]) -> pa.ChunkedArray:
 
 
 def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
-    """Return the deletions of the old keys of updates that changed their key, at the same sequences."""
+    """Return the deletions of the old keys of key updates, at the same sequences."""
     for key in keys:
         moved = moved.set_column(moved.schema.get_field_index(key), moved.schema.field(key), moved[OLD_PREFIX + key])
     index = moved.schema.get_field_index("_hs_delete")
@@ -246,9 +246,9 @@ def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
 
 
 def _ordered(rows: pa.Table) -> pa.Table:
-    """Return rows in the order they take effect: by sequence; at one sequence an upsert is after a delete.
+    """Return rows in the order in which they take effect: by sequence; at the same sequence, a delete precedes an upsert.
 
-    Of two changes equal in both, the first received sorts last and takes effect, as in different batches.
+    Of two otherwise equal changes, the change received first is last and takes effect, as if both were in different batches.
     """
     backwards = pa.array(np.arange(rows.num_rows - 1, -1, -1))
     chosen = rows.select(["_hs_sequence", "_hs_delete"]).take(backwards)
@@ -257,13 +257,13 @@ def _ordered(rows: pa.Table) -> pa.Table:
 
 
 def _by_key(ordered: pa.Table, keys: list[str], *aggregations: tuple[str, str]) -> pa.Table:
-    """Group ordered rows by key; `_hs_place` is a row's position in that order."""
+    """Group ordered rows by key; `_hs_place` is a row's position."""
     place = pa.chunked_array([pa.array(range(ordered.num_rows), pa.int64())])
     return ordered.append_column("_hs_place", place).group_by(keys, use_threads=False).aggregate(list(aggregations))
 
 
 def _idle_rows(masks: ColumnMasks, changes: pa.Table) -> pa.ChunkedArray:
-    """Mark the updates that changed nothing: their change mask, which does not include large objects, has no bit set."""
+    """Mark the updates without changes, whose change mask (which does not include large objects) has no bit set."""
     idle = ask_masks(changes["_hs_changed"], lambda mask: mask is not None and len(mask) > 0 and not any(mask))
     if masks.lobs:
         idle = pc.and_(idle, ask_masks(changes["_hs_columns"], lambda mask: masks.lobs.isdisjoint(masks.of(mask))))
@@ -271,7 +271,7 @@ def _idle_rows(masks: ColumnMasks, changes: pa.Table) -> pa.ChunkedArray:
 
 
 def _partial_rows(masks: ColumnMasks, changes: pa.Table) -> pa.ChunkedArray:
-    """Mark the updates that omit a column. An insert or full load is complete: its row did not exist."""
+    """Mark the updates that omit a column. An insert or a row of a full load is complete, because the row did not exist."""
     return pc.and_(_are_updates(changes), masks.leaves_out(changes["_hs_columns"]))
 
 

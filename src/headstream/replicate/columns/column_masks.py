@@ -1,4 +1,4 @@
-"""ColumnMasks: the table columns that a mask names; masks repeat, so each is decoded once."""
+"""ColumnMasks: decodes masks to names of table columns; equal masks are decoded once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ColumnMasks:
 
 
 def ask_masks(masks: pa.ChunkedArray, test: Callable[[bytes | None], bool]) -> pa.ChunkedArray:
-    """Return the result of a test for each mask, false for null; it is called once for equal masks."""
+    """Return the result of a test for each mask, False for null; the test is called once for equal masks."""
     encoded = masks.combine_chunks().dictionary_encode()
     answers = pa.array([test(mask) for mask in encoded.dictionary.to_pylist()], pa.bool_())
     return pa.chunked_array([pc.fill_null(pc.take(answers, encoded.indices), False)], pa.bool_())

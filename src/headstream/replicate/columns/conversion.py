@@ -1,7 +1,7 @@
-"""Column buffers and JSON values -> Arrow arrays in a table's own types, naming the rows that do not fit.
+"""Converts column buffers and JSON values to Arrow arrays in a table's types, and reports the rows that do not fit.
 
-A source writes one type in several forms (a NUMERIC is decimal bytes with logical types on, text with them off and in
-JSON), so the table's columns determine the target, never the form. A value that does not fit rejects only its row.
+A source writes a type in several forms: a NUMERIC is decimal bytes with logical types, and a string without them or in JSON. So
+the table's columns determine the target type. A value that does not fit causes only its row to be rejected.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _TIME_SPELLINGS: Final = (
 _NUMBER: Final = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _ZONE: Final = r"[Zz]$|[+-]\d\d:?\d\d$|:\d\d(?:\.\d+)?[+-]\d\d$"
 _FINER: Final = r"\.\d{6}\d*[1-9]"
-"""Matches a text with a fraction of a second that a microsecond does not divide."""
+"""Matches a time that is finer than a microsecond."""
 
 
 def arrow_type(spark_type: str) -> pa.DataType:
-    """Return the Arrow type of a Spark SQL type text, as target_type() returns it."""
+    """Return the Arrow type of a Spark SQL type from target_type()."""
     decimal = re.fullmatch(r"DECIMAL\((\d+),\s*(-?\d+)\)", spark_type)
     if decimal is not None:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
@@ -73,7 +73,7 @@ def arrow_type(spark_type: str) -> pa.DataType:
 
 
 def in_table_types(changes: pa.Table, columns: Mapping[str, str]) -> pa.Table:
-    """Cast changes of an older, narrower schema to the types of a table's columns, keys before a change of key included."""
+    """Cast changes of an older, narrower schema to the types of a table's columns, including old keys of key updates."""
     fields = []
     for field in changes.schema:
         kind = columns.get(field.name.removeprefix(OLD_PREFIX))
@@ -82,10 +82,10 @@ def in_table_types(changes: pa.Table, columns: Mapping[str, str]) -> pa.Table:
 
 
 def array_from_buffers(plan: ColumnPlan, buffers: ColumnBuffers, count: int) -> pa.Array:
-    """Return decoded Avro buffers as an Arrow array, copying none of them.
+    """Return decoded Avro buffers as an Arrow array, without copying.
 
     Args:
-        plan: The column's plan from its Avro schema; its logical type decides the Arrow type.
+        plan: The column's plan from its Avro schema; the logical type determines the Arrow type.
     """
     validity = None if buffers.validity is None else pa.py_buffer(buffers.validity)
     if buffers.offsets is not None:
@@ -105,20 +105,20 @@ def array_from_buffers(plan: ColumnPlan, buffers: ColumnBuffers, count: int) -> 
 
 
 def _decimal_texts(array: pa.Array, scale: int) -> pa.Array:
-    """Return the texts of decimals too wide for an Arrow decimal128: their bytes are big-endian two's complement."""
+    """Return decimals that are too wide for an Arrow decimal128 (big-endian two's complement bytes) as strings."""
     numbers = (None if value is None else int.from_bytes(value, "big", signed=True) for value in array.to_pylist())
     texts = [None if number is None else f"{Decimal(number).scaleb(-scale, _WIDE):f}" for number in numbers]
     return pa.array(texts, pa.string())
 
 
 def array_from_json(values: list[Any], target: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
-    """Return JSON scalars as an array that convert() takes, and the reason of each rejected row.
+    """Return JSON scalars as an array for convert(), and the reason for each rejected row.
 
     Args:
-        values: str, int, Decimal, float, bool or None each; BINARY is hex digits.
+        values: Of type str, int, Decimal, float, bool or None; BINARY is hex digits.
 
     Returns:
-        BINARY as its bytes, all other types as text: numbers with all their digits.
+        BINARY as bytes, all other types as strings, numbers with all digits.
     """
     bad: dict[int, str] = {}
     texts: list[str | None] = []
@@ -145,10 +145,10 @@ def array_from_json(values: list[Any], target: pa.DataType) -> tuple[pa.Array, d
 
 
 def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
-    """Return an array in the target type, with null where a row does not fit, and the reason of each.
+    """Return an array in the target type, with null in rows that do not fit, and the reason for each such row.
 
-    Times finer than a microsecond are cut (see find_finer), and numbers for FLOAT and DOUBLE are rounded. Values are otherwise
-    unchanged: text can have spaces around a value, and a number a sign, an exponent or trailing zeros.
+    Times finer than a microsecond are truncated (see find_finer()), and numbers for FLOAT and DOUBLE are rounded. Other values
+    are converted exactly. A string can have spaces around the value, and a number can have a sign, an exponent or trailing zeros.
     """
     if array.type == target:
         return array, {}
@@ -163,7 +163,7 @@ def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, dict[int, s
 
 
 def _respell(texts: pa.StringArray) -> pa.StringArray:
-    """Return texts without spaces around them, and numbers without an exponent, a plus and zeros at their ends."""
+    """Return strings without surrounding spaces, and numbers without an exponent, a plus sign and trailing zeros."""
     encoded = texts.dictionary_encode()
     known = [text if text is None else _number_text(text.strip(), None) for text in encoded.dictionary.to_pylist()]
     return pc.take(pa.array(known, pa.string()), encoded.indices)
@@ -172,7 +172,7 @@ def _respell(texts: pa.StringArray) -> pa.StringArray:
 def _convert_or_halve(
     array: pa.Array, conversion: Callable[[pa.Array], pa.Array], target: pa.DataType, first: int, bad: dict[int, str]
 ) -> pa.Array:
-    """Convert; if that fails, halve until each bad row is alone: a bad row does not affect the rest of its batch."""
+    """Convert an array. If that fails, convert halves until each invalid row is isolated, so that all other rows are kept."""
     try:
         return conversion(array)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -188,7 +188,7 @@ def _convert_or_halve(
 
 
 def find_outside(array: pa.Array, low: pa.Scalar, high: pa.Scalar) -> list[int]:
-    """Return the rows whose value is outside the limits."""
+    """Return the rows with a value outside the limits."""
     outside = pc.or_(pc.less(array, low), pc.greater(array, high))
     rows: list[int] = pc.indices_nonzero(outside).to_pylist() if pc.any(outside).as_py() else []
     return rows
@@ -219,7 +219,7 @@ def _integers_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _decimals_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return decimals, after a check that Arrow lacks: it returns a wrong number for a decimal with too many digits."""
+    """Return decimals after checking the number of digits; Arrow returns a wrong number if there are too many."""
     whole, zeros = target.precision - target.scale, TABLE_PRECISION - target.precision
     plain = pc.match_substring_regex(array, rf"^[+-]?0*\d{{0,{whole}}}(\.\d{{0,{target.scale}}}0{{0,{zeros}}})?$")
     if pc.any(pc.invert(plain)).as_py():
@@ -228,7 +228,7 @@ def _decimals_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _floats(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return the nearest FLOAT or DOUBLE of each number; null for a number beyond their range."""
+    """Return the nearest FLOAT or DOUBLE of each number; null for a number outside the type's range."""
     if pa.types.is_string(array.type):
         infinite = pc.match_substring(array, "inf", ignore_case=True)
     elif pa.types.is_floating(array.type):
@@ -252,7 +252,7 @@ def _timestamps_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def find_finer(array: pa.Array) -> list[int]:
-    """Return the rows of a DATETIME column whose time is finer than a table's microsecond, as of datetime2(7) or TIMESTAMP(9)."""
+    """Return the rows of a DATETIME column with a time finer than a microsecond, for example of datetime2(7) or TIMESTAMP(9)."""
     if pa.types.is_string(array.type):
         finer = pc.match_substring_regex(array, _FINER)
     elif array.type == pa.timestamp("ns", "UTC"):
@@ -264,7 +264,8 @@ def find_finer(array: pa.Array) -> list[int]:
 
 
 def datetime_texts(array: pa.Array) -> tuple[pa.StringArray, dict[int, str]]:
-    """Return times as UTC texts in one spelling, `2023-03-21 14:34:21.000000` (or more digits), and reasons for other rows."""
+    """Return times as UTC strings in the form `2023-03-21 14:34:21.000000` (or with more digits), and reasons for invalid
+    rows."""
     times, bad = convert(array, pa.timestamp("us"))
     texts = times.cast(pa.string())
     if pa.types.is_string(array.type):
@@ -278,17 +279,17 @@ def datetime_texts(array: pa.Array) -> tuple[pa.StringArray, dict[int, str]]:
 
 
 def time_texts(texts: pa.StringArray) -> pa.StringArray:
-    """Return texts of times in ISO 8601 with 0, 3 or 6 digits of a second, as many as they need; other texts stay unchanged."""
+    """Return times in ISO 8601 with the required 0, 3 or 6 decimals of a second; other strings stay unchanged."""
     for pattern, spelled in _TIME_SPELLINGS:
         texts = pc.replace_substring_regex(texts, pattern, spelled)
     return texts
 
 
 def number_texts(texts: pa.StringArray, scale: int | None) -> pa.StringArray:
-    """Return texts of wide numbers in one spelling, so that `1.10` and `1.1` are the same key.
+    """Return wide numbers as strings in one form, so that `1.10` and `1.1` are the same key.
 
     Args:
-        scale: Digits after the point; None: as many digits as the number needs.
+        scale: Digits after the decimal point; None: as many as the number needs.
     """
     encoded = texts.dictionary_encode()
     known = pa.array([_number_text(text, scale) for text in encoded.dictionary.to_pylist()], pa.string())

@@ -1,4 +1,4 @@
-"""Divides changes by their keys: all changes of a key are in one bucket, in every process and for every split of the changes."""
+"""Divides changes into buckets by key. All changes of a key are in the same bucket, in every process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def divide(rows: pa.Table, keys: Sequence[pa.ChunkedArray], count: int) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the buckets that have rows, and their rows in the order given."""
+    """Yield the numbers of the buckets that have rows, with their rows in the given order."""
     if not rows.num_rows:
         return
     numbers = bucket_numbers(keys, rows.num_rows, count)
@@ -31,7 +31,7 @@ def divide(rows: pa.Table, keys: Sequence[pa.ChunkedArray], count: int) -> Itera
 
 
 def bucket_numbers(keys: Sequence[pa.ChunkedArray], rows: int, count: int) -> npt.NDArray[np.int64]:
-    """Return the bucket of each row; equal keys of one type, without nulls and -0.0, have the same."""
+    """Return the bucket of each row; equal keys of the same type, without nulls and -0.0, have the same bucket."""
     hashes: _Hashes = np.zeros(rows, np.uint64)
     for column in keys:
         hashes = mix_hashes(hashes * _BASE + _hashes_of(column.combine_chunks()))
@@ -39,10 +39,10 @@ def bucket_numbers(keys: Sequence[pa.ChunkedArray], rows: int, count: int) -> np
 
 
 def divide_changes(changes: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the parts in which decoded changes are merged, and their names; one part without a name for few changes.
+    """Yield the parts in which decoded changes are merged, with their names; few changes are one part without a name.
 
-    A rerun divides the same changes equally, in any order: a part is chosen by a hash of the transaction, or of the
-    place in the log. Its name includes the number of parts.
+    A hash of the transaction, or of the position in the log, selects the part, so a rerun divides the same changes equally. The
+    name includes the number of parts.
     """
     count = -(-changes.nbytes // MAX_UNIT_BYTES)
     if count < 2:
@@ -78,7 +78,7 @@ def _hashes_of(values: Any) -> _Hashes:
 
 
 def _hashes_of_bytes(values: pa.BinaryArray) -> _Hashes:
-    """Return a polynomial of each value's bytes, modulo 2**64."""
+    """Return a polynomial of the bytes of each value, modulo 2**64."""
     offsets, data = offsets_and_data(values)
     ends = np.frombuffer(offsets, np.int32).astype(np.int64)
     begin, lengths = int(ends[0]), np.diff(ends)

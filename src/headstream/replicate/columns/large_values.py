@@ -1,7 +1,7 @@
-"""Rows with more bytes than one Arrow array of texts or bytes can have: its offsets are int32, so 2 GiB.
+"""Rows with more bytes than one Arrow array of strings or bytes can have: 2 GiB, because offsets are int32.
 
-Arrow concatenates the chunks of a column before it takes rows of it, and fails above that size. Filters, casts and slices work
-chunk by chunk. A merge of many bytes is divided into parts (key_buckets.divide_changes()).
+To take rows of a column, Arrow concatenates its chunks, and fails above this size. Filters, casts and slices work chunk by chunk.
+A large merge is divided into parts (key_buckets.divide_changes()).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MAX_ARRAY_BYTES: Final = 1 << 30
-"""Size of a column from which on its rows are taken in pieces: the result of each has at most this size, or one row."""
+"""Size of a column above which rows are taken in pieces; each piece has at most this size, or one row."""
 MAX_UNIT_BYTES: Final = 512 << 20
-"""Size of a table's changes from which on a unit merges them in several commits, and most bytes of a release."""
+"""Size of a table's changes above which a unit merges them in several commits, and maximum size of a release."""
 _LARGE: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
@@ -27,7 +27,7 @@ def take_rows(rows: pa.Table, places: Any) -> pa.Table:
 
 
 def take_values(values: pa.ChunkedArray, places: Any) -> pa.ChunkedArray:
-    """Return values.take(places), of any size; null for a null place."""
+    """Return values.take(places), of any size; null where `places` is null."""
     large = _LARGE.get(values.type)
     if large is None or values.nbytes <= MAX_ARRAY_BYTES:
         return values.take(places)

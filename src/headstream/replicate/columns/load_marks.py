@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Mark: TypeAlias = tuple[int, str]
-"""A step of H: a log time, and the highest change sequence logged up to it."""
+"""A step of H: a log time, and the highest change sequence logged up to that time."""
 
 
 def steps_of(times: npt.NDArray[np.int64], sequences: pa.Array) -> list[Mark]:
-    """Return the steps of the running maximum of change sequences, one per time; log times rise."""
+    """Return the steps of the running maximum of change sequences, one per time; `times` must be ascending."""
     ranks = pc.rank(sequences, "ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     reached = np.maximum.accumulate(ranks)
     is_step = np.diff(reached, prepend=-1) > 0
@@ -29,7 +29,7 @@ def steps_of(times: npt.NDArray[np.int64], sequences: pa.Array) -> list[Mark]:
 
 
 def thinned(marks: Sequence[Mark], most: int) -> list[Mark]:
-    """Return at most `most` marks: every second mark of the older half is dropped until they fit."""
+    """Return at most `most` marks, dropping every second mark of the older half until the rest fits."""
     kept = list(marks)
     while len(kept) > most:
         del kept[: len(kept) // 2 : 2]

@@ -1,29 +1,29 @@
-"""Full loads of a table, and the place of their rows among its changes.
+"""Full loads of a table, and the positions of their rows among the table's changes.
 
-The rule. H(t) is the highest change sequence of the table that was logged before the time t. A row's place is a text:
+H(t) is the highest change sequence of the table that was logged before the time t. A position is a string:
 
-    place(change)                        its change sequence, whenever it was logged and however often
-    place(REFRESH row logged at t)       floor, LOAD_MARK, t           of the load that it belongs to
+    place(change)                        change sequence, whatever the time and number of its log entries
+    place(REFRESH row logged at t)       floor of the row's load, LOAD_MARK, t
 
-REFRESH rows of a table that are at most `load_gap` apart belong to one load. After a longer pause, from the row at e
-to the row at a, the row at a begins a new load if a change newer than H(e) was logged in the pause, more than `load_gap`
-before a; the floor of the load is H(a). Otherwise the rows continue the previous load, or begin the first load, whose floor is
-"". A load announced for a time contains the rows since then, and its floor is H of that time; if the previous load has the same
-floor, AGAIN_MARK is added.
+REFRESH rows of a table that are at most `load_gap` apart belong to the same load. After a longer pause, from a row at time e to a
+row at time a, the row at a begins a new load if a change newer than H(e) was logged in the pause, more than `load_gap` before a.
+The floor of this load is H(a). Otherwise the rows continue the previous load, or begin the first load, whose floor is "". A load
+that was announced for a time contains the rows since that time, and its floor is H of the time. If the previous load has the same
+floor, AGAIN_MARK is appended to the floor.
 
-    ".1690000000000000"                                        a row of the first load: below every change
-    "20230321213416580000000000000000017.1690000000000000"     a row of a later load: floor, a point, log time in us
+    ".1690000000000000"                                        a row of the first load, below every change
+    "20230321213416580000000000000000017.1690000000000000"     a row of a later load: floor, a point, log time (us)
 
-A load is over when the table has a change above its floor, or when the source marks its last row: rows below its first
-possible place, which it did not contain, no longer exist in the source. A source that marks first and last rows marks the only
-row of a load as its last row. All of this depends only on the set of (log time, REFRESH or change sequence): H is a maximum, and
-spans of rows are a union, so order, batch boundaries and repeats of reading do not matter. A REFRESH row is placed once all
-messages logged before it are read (`read_until_us`); until then it is parked (run/load_waits.py). Changes never wait for a
-load.
+A load has ended when the table has a change above the load's floor, or when the source marks the load's last row. Rows below the
+load's first possible position, which the load did not contain, then no longer exist in the source. A source that marks first and
+last rows marks the only row of a load as the last row. The result depends only on the set of (log time, REFRESH or change
+sequence), not on the order, batch boundaries or repetitions of reading, because H is a maximum and spans of rows are a union. A
+REFRESH row gets its position when all messages logged before it have been read (`read_until_us`); until then the row is parked
+(run/load_waits.py). Changes never wait for a load.
 
-A late change arrives after all messages logged before its load counted as read: its schema arrived after `schema_wait`, it was
-redriven from the dead letter, or log times decreased. If it is above the floor of a load that began after it was logged,
-its place is `floor,sequence` of the first such load: below all rows of that load, ordered by sequence.
+A late change arrives when `read_until_us` is already above its log time, because its schema arrived after `schema_wait`, the
+change was a dead letter that was redriven, or log times decreased. If a late change is above the floor of a load that began after
+the change was logged, its position is `floor,sequence` for the first such load: below all rows of the load, ordered by sequence.
 """
 
 from __future__ import annotations
@@ -43,24 +43,25 @@ from headstream.replicate.columns.versions import AGAIN_MARK, LATE_MARK, LOAD_MA
 from headstream.replicate.settings.config import LOAD_GAP_US
 
 MOST_LOADS: Final = 64
-"""Most loads that are stored. A REFRESH row logged before the oldest of them counts as of the first load, below every change."""
+"""Maximum number of stored loads. A REFRESH row logged before the oldest load is assigned to the first load, below every
+change."""
 MOST_MARKS: Final = 65_536
-"""Most steps of H that are stored exactly while a partition lags. Beyond that every second one is dropped: changes logged
-between two marks then count as newer than a load that begins there."""
+"""Maximum number of exactly stored steps of H while a partition lags. Above it, every second step is dropped, and changes logged
+between two steps are treated as newer than a load that begins there."""
 MOST_PAST_MARKS: Final = 256
-"""Most steps of H stored for read rows, for loads whose rows are logged after all changes around them; thinned likewise."""
+"""Maximum number of stored steps of H before `read_until_us`, for loads with late rows; steps are dropped likewise."""
 _BATCH_PAST_MARKS: Final = 16
 MARGIN_US: Final = 2_000_000
-"""How long before its first row, by their log times, rows of a load can be logged in other partitions; and its last row."""
+"""Maximum time by which rows of a load, or its last row, can be logged before its first row in another partition."""
 _REFRESH: Final = OPERATIONS.index("REFRESH")
 
 
 class TableNotice(NamedTuple):
-    """An event of an entire target: `truncated` up to a change sequence, or it has the first or last row of a load.
+    """An event of an entire target: a truncation up to a change sequence, or the first or last row of a load.
 
     Args:
         kind: `truncated`, `load` (the first row) or `loaded` (the last row).
-        sequence: The position of a truncation.
+        sequence: The change sequence of a truncation.
         logged_us: Time at which the log stored the message, microseconds since 1970 UTC.
     """
 
@@ -76,9 +77,9 @@ class Load:
     """One full load.
 
     Args:
-        begun_us: Time at which the log stored its first row, microseconds since 1970 UTC.
-        ended_us: Time at which the log took the last row seen of it; before `begun_us` if it has no row.
-        floor: The highest change sequence logged before it; "" for the first load.
+        begun_us: Time at which the log stored the load's first row, microseconds since 1970 UTC.
+        ended_us: Time at which the log stored the last known row of the load; before `begun_us` if there is no row.
+        floor: The highest change sequence logged before the load; "" for the first load.
     """
 
     begun_us: int
@@ -92,22 +93,23 @@ class Loads:
 
     Args:
         loads: The newest loads, oldest first.
-        read_until_us: All messages logged before this time are observed, and rows logged before it are placed. Initially 1:
-            messages of sources without log times have time 0, and belong to one load.
-        highest: H of that time.
+        read_until_us: All messages logged before this time have been observed, and rows logged before it have positions.
+            Initially 1, since messages of sources without log times have time 0 and belong to one load.
+        highest: H(read_until_us).
         changed_us: Log time of the first change that is newer than all changes before the newest load's last row.
-        marks: Steps of H from `read_until_us` on.
-        past: Some steps of H before.
-        spans: First and last log time of REFRESH rows from `read_until_us` on that are no further apart than the gap.
-        begins: Times from `read_until_us` on for which an operator announced a load.
-        ended_us: Loads up to this time that an operator ended, with or without rows.
-        has_below_first: Whether late changes can be placed below the first load, where there are no other rows.
-        settled: Rows with a place below this text have been removed.
-        truncations: Log time of each of the newest truncations, and its position among the changes; earlier rows no longer exist.
+        marks: Steps of H at or after `read_until_us`.
+        past: Some earlier steps of H.
+        spans: First and last log times of groups of REFRESH rows at or after `read_until_us` that are no further apart than the
+            gap.
+        begins: Times at or after `read_until_us` for which an operator announced a load.
+        ended_us: Loads up to this time were ended by an operator, with or without rows.
+        has_below_first: Whether late changes can be positioned below the first load, where there are no other rows.
+        settled: Rows with a position below this string have been removed.
+        truncations: Log times and change sequences of the newest truncations; rows below them no longer exist.
         truncation_count: Number of known truncations of the source table.
-        closed_us: Time at which the newest last row of a load that counts was logged: loads begun until then are over.
-        firsts: When further first rows were logged.
-        lasts: When further last rows were logged.
+        closed_us: Log time of the newest effective last row; loads that began up to this time have ended.
+        firsts: Log times of more first rows.
+        lasts: Log times of more last rows.
     """
 
     loads: list[Load] = field(default_factory=list)
@@ -129,14 +131,14 @@ class Loads:
 
     @property
     def vanished(self) -> str | None:
-        """Rows with a place below this text no longer exist in the source; None if there is nothing to remove."""
+        """Rows with a position below this string no longer exist in the source; None if there is nothing to remove."""
         return max((bound for bound, _ in self.ends if bound > self.settled), default=None)
 
     @property
     def ends(self) -> list[tuple[str, str]]:
-        """For each load that is over, oldest first: the text below which it replaces rows, and the place at which these rows end.
+        """The ended loads, oldest first: the string below which a load replaces rows, and the position at which these rows end.
 
-        That place is immediately before the load's first row, and no row has it.
+        This position is immediately before the load's first row, and no row has this position.
         """
         over = [
             load
@@ -150,18 +152,18 @@ class Loads:
 
     @property
     def end_number(self) -> int:
-        """A number that rises with each end."""
+        """A number that increases with each end of a load."""
         return max([0, *(load.begun_us for load in self.loads[-1:]), *(us for us, _ in self.truncations)]) + self.truncation_count
 
     @property
     def newest_change(self) -> str:
-        """The highest change sequence seen so far; "" without changes."""
+        """The highest known change sequence; "" if there are no changes."""
         return self.marks[-1][1] if self.marks else self.highest
 
     def begin(self, at_us: int) -> bool:
-        """Begin an announced load: REFRESH rows logged from a time (microseconds since 1970 UTC) on belong to it.
+        """Begin an announced load, to which REFRESH rows logged at or after a time (microseconds since 1970 UTC) belong.
 
-        False if rows logged since are already placed in an earlier load.
+        Returns False if rows logged since that time already have positions in an earlier load.
         """
         newest = self.loads[-1] if self.loads else None
         if newest is not None and newest.begun_us != at_us and at_us <= newest.ended_us:
@@ -175,12 +177,12 @@ class Loads:
         return True
 
     def end(self) -> None:
-        """End the newest load by request; otherwise the next change ends it. The load can be empty."""
+        """End the newest load, which the next change would end otherwise. The load can be empty."""
         begun_us = [*(load.begun_us for load in self.loads[-1:]), *self.begins, *(first for first, _ in self.spans)]
         self.ended_us = max([self.ended_us, *begun_us])
 
     def mark_first(self, at_us: int) -> bool:
-        """Record when the first row of a load was logged: the load begins, with the rows just before in other partitions.
+        """Record the log time of a load's first row. The load begins, including rows logged just before it in other partitions.
 
         Returns:
             Whether this load is new, and not the table's first load.
@@ -193,12 +195,12 @@ class Loads:
         return is_further
 
     def mark_last(self, at_us: int) -> None:
-        """Record when the last row of a load was logged; its effect waits until all messages logged before are read."""
+        """Record the log time of a load's last row, which takes effect when all messages logged earlier have been read."""
         if at_us > self.closed_us:
             self.lasts = sorted({*self.lasts, at_us})
 
     def truncate(self, sequence: str, logged_us: int) -> None:
-        """Record that the table was truncated at a position among its changes; repeating it has no effect."""
+        """Record that the table was truncated at a change sequence; repeated calls have no effect."""
         known = [*(position for _, position in self.truncations)]
         if sequence not in known and f"{sequence}{LOAD_MARK}" > self.settled:
             self.truncations = sorted([*self.truncations, (logged_us, sequence)], key=lambda mark: mark[1])[-MOST_LOADS:]
@@ -211,11 +213,11 @@ class Loads:
     def observe(self, changes: pa.Table, read_until_us: int, gap_us: int = LOAD_GAP_US) -> bool:
         """Update the loads from a batch of changes; return whether it contains REFRESH rows.
 
-        Repeating a batch changes nothing.
+        A repeated batch has no effect.
 
         Args:
             changes: `_hs_operation`, `_hs_sequence` and `_hs_logged_us` of some of the table's changes.
-            read_until_us: All of the table's changes logged before this time are in this or earlier batches.
+            read_until_us: All changes of the table logged before this time must be in this or earlier batches.
         """
         has_loads = False
         if changes.num_rows:
@@ -229,11 +231,11 @@ class Loads:
         return has_loads
 
     def place(self, changes: pa.Table, gap_us: int = LOAD_GAP_US, *, keeps_all: bool = False) -> pa.Table:
-        """Return changes with their places as `_hs_sequence`, without those that a settled load has removed.
+        """Return changes with their positions as `_hs_sequence`, without changes that a settled load has removed.
 
         Args:
-            changes: Decoded changes that observe() has seen, REFRESH rows only from before `read_until_us`.
-            keeps_all: Whether the table retains rows that loads have removed: such changes are merged, and removed again.
+            changes: Decoded changes from observe(), with REFRESH rows only from before `read_until_us`.
+            keeps_all: Whether the table retains rows that loads have removed; such changes are then merged and removed again.
         """
         sequences = changes["_hs_sequence"].combine_chunks()
         loaded = _is_load(changes)
@@ -257,7 +259,7 @@ class Loads:
         return placed.filter(pc.greater_equal(sequences, self.settled))
 
     def _place_late(self, sequences: pa.Array, loaded: pa.Array, logged: npt.NDArray[np.int64], gap_us: int) -> pa.Array:
-        """Return the sequences, with late changes placed below the first load that began after they were logged."""
+        """Return the sequences; late changes are positioned below the first load that began after they were logged."""
         is_placed = loaded
         for load in self.loads:
             begun_us = load.begun_us if load.floor else load.begun_us - gap_us  # within the gap it is above the first load
@@ -286,7 +288,7 @@ class Loads:
         self.spans = spans
 
     def _observe_late_row(self, at_us: int, gap_us: int) -> None:
-        """Assign a REFRESH row logged before `read_until_us` to a load: to a near load, or to a new load between two."""
+        """Assign a REFRESH row logged before `read_until_us` to a near load, or to a new load between two loads."""
         number = bisect_right([load.begun_us for load in self.loads], at_us) - 1
         after = self.loads[number + 1] if number + 1 < len(self.loads) else None
         if number >= 0 and at_us <= self.loads[number].ended_us + gap_us:
@@ -306,7 +308,7 @@ class Loads:
                 self.loads.insert(0, Load(at_us, at_us, ""))
 
     def _past_highest(self, at_us: int) -> str:
-        """Return H of a time before `read_until_us`, as far as it is still known."""
+        """Return H of a time before `read_until_us`, as far as known."""
         number = bisect_left(self.past, (at_us, "")) - 1
         return self.past[number][1] if number >= 0 else ""
 
@@ -337,7 +339,7 @@ class Loads:
         self.marks = thinned(marks, MOST_MARKS)
 
     def _pass(self, times: npt.NDArray[np.int64], sequences: pa.Array) -> None:
-        """Add changes between which no load can begin, in the order of their log times."""
+        """Add changes, in log time order, between which no load can begin."""
         highest = pc.max(sequences).as_py()
         if highest <= self.highest:
             return
@@ -354,11 +356,11 @@ class Loads:
             self.past.append((at_us, sequence))
 
     def _fold(self, until_us: int, gap_us: int) -> None:
-        """Assign all rows logged before a time to loads, in the order of log times."""
+        """Assign all rows logged before a time to loads, in log time order."""
         marks, taken = self.marks, 0
 
         def take(before_us: int) -> None:
-            """Advance H to a time; the first step since the newest load's last row can end that load."""
+            """Advance H to a time; the first step after the newest load's last row can end this load."""
             nonlocal taken
             while taken < len(marks) and marks[taken][0] < before_us:
                 if self.changed_us is None:
@@ -387,7 +389,7 @@ class Loads:
         self.read_until_us = until_us
 
     def _close(self, until_us: int) -> None:
-        """End the loads whose last rows were logged before a time; one without a first row has only that row."""
+        """End the loads whose last rows were logged before a time; a load without a marked first row consists of its last row."""
         for at_us in [us for us in self.lasts if us < until_us]:
             begin_us = max(at_us - MARGIN_US, self.closed_us + 1, self.read_until_us)
             if begin_us <= at_us and not any(us <= at_us + MARGIN_US for us in self.firsts):
@@ -397,7 +399,8 @@ class Loads:
         self.lasts = [us for us in self.lasts if us >= until_us]
 
     def _due(self, until_us: int) -> list[tuple[int, int, bool]]:
-        """Remove and return begins before a time: (first row, last row before it, False), or (announced, before it, True)."""
+        """Remove and return starts of loads before a time: (first row, last row, False), or (announced time, time before it,
+        True)."""
         begins = [at_us for at_us in self.begins if at_us < until_us]
         due = [(at_us, at_us - 1, True) for at_us in begins]
         spans: list[tuple[int, int]] = []
@@ -415,7 +418,7 @@ class Loads:
         return sorted(due, key=lambda span: (span[0], not span[2]))
 
     def _own_floor(self, floor: str) -> str:
-        """Return the floor of the next load: above the newest load's floor, even if nothing changed in between."""
+        """Return the floor of the next load, which is above the newest load's floor even without changes in between."""
         newest = self.loads[-1].floor if self.loads else None
         return f"{newest}{AGAIN_MARK}" if newest is not None and newest >= floor else floor
 
@@ -425,13 +428,13 @@ class Loads:
         self.changed_us = None
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the loads as a JSON object."""
         loads = [[load.begun_us, load.ended_us, load.floor] for load in self.loads]
         return {known.name: getattr(self, known.name) for known in fields(self)} | {"loads": loads}
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Loads:
-        """Rebuild the result of to_document(), of this version or of the version that stored a mark per batch."""
+        """Return the loads from a document of to_document(), also in the older form with one mark per batch."""
         loads = [Load(begun_us, ended_us, floor) for begun_us, ended_us, floor in document["loads"]]
         marks = [(us, sequence) for us, sequence in document["marks"]]
         if "read_until_us" in document:

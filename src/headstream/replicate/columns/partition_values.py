@@ -1,16 +1,16 @@
-"""Which types and values a table can be partitioned by, so that every engine and reader finds the same rows.
+"""The types and values by which a table can be partitioned such that every engine and reader finds the same rows.
 
-A Delta log stores a partition's value as text, and deltalake also uses it as the name of a directory:
+A Delta log stores a partition value as a string, and deltalake also uses the string as a directory name:
 
-    refused                            since
-    FLOAT, DOUBLE                      values have several texts, and texts longer than a file's name
+    refused                            reason
+    FLOAT, DOUBLE                      a value has several string forms, which can be longer than a file name
     BINARY                             deltalake escapes the bytes again with each commit
     DECIMAL with digits after a point  deltalake writes -1.50 as -1.-50
-    ''                                 is null in the log
-    __HIVE_DEFAULT_PARTITION__         is null to Spark
+    ''                                 means null in the log
+    __HIVE_DEFAULT_PARTITION__         means null in Spark
     ~                                  deltalake's compaction does not find the file
-    the character 0                    no path has it
-    a long text                        is not a file's name
+    the character 0                    is not allowed in a path
+    a long string                      exceeds the length of a file name
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 MAX_NAME_BYTES: Final = 255
-"""Most bytes of a directory's name, which is the column's name and the value as deltalake encodes them."""
+"""Maximum size of a directory name, bytes; the name consists of the column's name and the value, encoded by deltalake."""
 
 _TYPE: Final = re.compile(r"TINYINT|SMALLINT|INT|BIGINT|DECIMAL\(\d+,\s*0\)|BOOLEAN|DATE|TIMESTAMP|TIMESTAMP_NTZ|STRING")
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -34,7 +34,7 @@ def can_partition_by(spark_type: str) -> bool:
 
 
 def find_unusable(name: str, values: pa.StringArray) -> dict[int, str]:
-    """Return the rows whose text cannot be a partition's value, with the reasons."""
+    """Return the rows whose string cannot be a partition value, with the reasons."""
     encoded = values.dictionary_encode()
     bad = {code: why for code, text in enumerate(encoded.dictionary.to_pylist()) if (why := _problem(name, text)) is not None}
     if not bad:

@@ -1,7 +1,7 @@
-"""Raw messages: the complete form in which the pipeline stores a message that is not (yet) a change.
+"""Raw messages: the complete form in which the pipeline stores a message that is not, or not yet, a change.
 
-The same columns are sent from the executors to the driver, and written to and read from the pipeline's own log:
-bytes, key, headers and the coordinates in the source.
+The columns (bytes, key, headers, and coordinates in the source) are the same between executors and driver and in the pipeline's
+own log.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ RAW_SCHEMA: Final = pa.schema(
 
 
 REPAIR_TOPIC: Final = "replicate/repair"
-"""The topic in the coordinates of messages that a repair makes, which does not exist; they are Replicate's, in the flat form."""
+"""The topic in the coordinates of repair messages, which does not exist; the messages have Replicate's flat form."""
 COORDINATE_COLUMNS: Final = ("topic", "partition", "offset")
 CHANGE_COORDINATES: Final = tuple(f"_hs_{name}" for name in COORDINATE_COLUMNS)
-"""Their names in decoded changes."""
+"""The names of COORDINATE_COLUMNS in decoded changes."""
 
 TRANSACTION: Final = "transaction"
-"""The column that names the transaction of a message, beside its coordinates."""
+"""The column with the transaction of a message, next to its coordinates."""
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -48,10 +48,10 @@ Coordinates: TypeAlias = tuple[str, int, int]
 
 
 def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
-    """Join rows with wanted coordinates: return the row numbers of both, in the order of the rows.
+    """Join rows with wanted coordinates, and return the row numbers of both, in row order.
 
     Args:
-        wanted: With COORDINATE_COLUMNS; each coordinates at most once counts.
+        wanted: With COORDINATE_COLUMNS; of repeated coordinates, only the first are used.
     """
     names = list(COORDINATE_COLUMNS)
     left, right = (
@@ -64,14 +64,15 @@ def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int6
 
 
 def match_keys(rows: pa.Table, keys: pa.Table, *, without: bool = False) -> pa.Table:
-    """Return the rows with one of the given keys (of the same types, repeats allowed), or with `without` the rows with none."""
+    """Return the rows with one of the given keys, or, if `without` is set, all other rows. Keys have the rows' types and can
+    repeat."""
     numbered = rows.select(keys.column_names).append_column("_hs_row", pa.array(np.arange(rows.num_rows)))
     found = numbered.join(keys, keys.column_names, join_type="left anti" if without else "left semi")
     return take_rows(rows, found["_hs_row"].combine_chunks().sort())
 
 
 def coordinates_table(places: Iterable[Coordinates]) -> pa.Table:
-    """Return coordinates as columns."""
+    """Return coordinates as a table of COORDINATE_COLUMNS."""
     columns = [list(column) for column in zip(*places, strict=True)] or [[], [], []]
     fields = [RAW_SCHEMA.field(name).with_nullable(True) for name in COORDINATE_COLUMNS]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
@@ -87,7 +88,7 @@ def change_coordinates(changes: pa.Table, schema_id: str) -> pa.Table:
 
 
 def leave_out(rows: pa.Table, columns: Sequence[str], coordinates: pa.Table) -> pa.Table:
-    """Return rows without the rows at the given coordinates; `columns` are the rows' topic, partition and offset."""
+    """Return rows without the rows at the given coordinates; `columns` name the columns topic, partition and offset."""
     if not coordinates.num_rows:
         return rows
     places = rows.select(list(columns)).rename_columns(list(COORDINATE_COLUMNS))
@@ -96,7 +97,7 @@ def leave_out(rows: pa.Table, columns: Sequence[str], coordinates: pa.Table) -> 
 
 
 def join_coordinates(parts: Iterable[pa.Table | None]) -> pa.Table | None:
-    """Return the coordinates that some parts have, each once; None for none."""
+    """Return the coordinates of all parts without repetition; None if there are none."""
     schema = coordinates_table(()).schema  # parts can differ in whether a column is nullable
     found = [part.select(list(COORDINATE_COLUMNS)).cast(schema) for part in parts if part is not None and part.num_rows]
     if len(found) < 2:
@@ -106,7 +107,7 @@ def join_coordinates(parts: Iterable[pa.Table | None]) -> pa.Table | None:
 
 
 def write_ipc(batch: pa.RecordBatch) -> bytes:
-    """Return a record batch as an Arrow IPC stream, compressed: Spark copies it several times on its way to the driver."""
+    """Return a record batch as a compressed Arrow IPC stream, since Spark copies it several times between executor and driver."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as writer:
         writer.write_batch(batch)
@@ -121,14 +122,14 @@ def read_ipc(content: bytes | pa.Buffer) -> pa.Table:
 
 
 def offsets_and_data(array: pa.BinaryArray) -> tuple[pa.Buffer, pa.Buffer]:
-    """Return an array's offsets (int32, one more than rows, from the array's own first row) and its bytes."""
+    """Return an array's offsets (int32, one more than rows, from the array's first row) and its bytes."""
     _, offsets, data = array.buffers()
     begin = array.offset * 4
     return offsets.slice(begin, (len(array) + 1) * 4), data if data is not None else pa.py_buffer(b"")
 
 
 def in_raw_types(raw: pa.RecordBatch) -> pa.RecordBatch:
-    """Return SOURCE_COLUMNS in the types of RAW_SCHEMA: Spark's session can be set to give texts and bytes large types."""
+    """Return SOURCE_COLUMNS in the types of RAW_SCHEMA; a Spark session can be configured for large string and binary types."""
     types = [RAW_SCHEMA.field(name).type for name in SOURCE_COLUMNS]
     columns = [raw.column(name) for name in SOURCE_COLUMNS]
     if all(column.type == kind for column, kind in zip(columns, types, strict=True)):
@@ -140,7 +141,7 @@ def in_raw_types(raw: pa.RecordBatch) -> pa.RecordBatch:
 def raw_rows(
     raw: pa.RecordBatch, rows: list[int], *, schema_ids: dict[int, str] | None = None, reasons: dict[int, str] | None = None
 ) -> pa.RecordBatch:
-    """Return some messages of SOURCE_COLUMNS as RAW_SCHEMA; by row, their schema ids and the reasons why they are not changes."""
+    """Return the given rows of SOURCE_COLUMNS as RAW_SCHEMA; `schema_ids` and `reasons` are by row number."""
     chosen = raw.select(list(SOURCE_COLUMNS)).take(pa.array(rows, pa.int64()))
     arrays = [column.cast(kind.type) for column, kind in zip(chosen.columns, RAW_SCHEMA, strict=False)]
     arrays += [pa.array([(texts or {}).get(row) for row in rows], pa.string()) for texts in (schema_ids, reasons)]

@@ -1,31 +1,32 @@
-"""The merge of changes into rows: a join of facts, so that a row depends only on which changes were applied. Pure.
+"""Merges changes into rows by joining facts, so that a row depends only on the set of applied changes. No I/O.
 
-The known facts about one key of a table are
+The known facts about a key of a table are:
 
-    for each column     the value with the highest version, a version being the place of the change that wrote it
-    its existence       the highest place of an insert or update, and the highest place of a deletion
+    for each column     the value with the highest version; the version is the position of the change that wrote it
+    its existence       the highest position of an insert or update, and the highest position of a deletion
 
-Joining two of these takes the higher one of each pair. A maximum is commutative, associative and idempotent, so the join is,
-and the result does not depend on the order of changes, on their micro-batches, or on repeats. The rest follows:
+A join takes the maximum of each fact. A maximum is commutative, associative and idempotent, so the result of joins does not
+depend on the order of changes, on their micro-batches, or on repetitions. It follows that:
 
     the row exists      if its highest insert or update is not below its highest deletion
-    a column's value    counts if its version is not below the highest deletion; otherwise the column is null
-    an insert           writes every column (as does a full load's row), with null in columns that its schema does not have
+    a column's value    is used if its version is not below the highest deletion; otherwise the column is null
+    an insert           writes every column, with null if its schema lacks a column; likewise a row of a full load
     an update           writes the columns that it carries, if its schema has them: columns dropped at the source remain
 
-One complete image wrote most columns of a row, so a KnownRow has the place of its newest complete image (`base`), and the other
-changes with the columns that each wrote. Columns are joined in these groups: rows of 1,000 columns have few of them.
+One complete image wrote most columns of a row. So a KnownRow has the position of its newest complete image (`base`), and the
+other changes with the groups of columns that they wrote. Groups are joined instead of columns: a row of 1,000 columns has few
+groups.
 
-A key update moves a row from one key to another, so it concerns two keys. The keys that key updates connect are replayed
-together: replay() sorts all their changes and applies them once, so the result also depends only on their set.
+A key update moves a row from one key to another. The keys that key updates connect are replayed together: replay() sorts all
+changes of these keys and applies each change once, so the result also depends only on the set of changes.
 
-    departure   takes the row that has been at the key longest, including a row from before the transaction
-    arrival     puts it to the new key with its columns; the change's own columns are newer
+    departure   moves the oldest row of the key, including a row from before the transaction
+    arrival     adds this row with its columns to the new key; the columns of the key update are newer
     in between  a key can have several rows within one transaction (`id = id + 1`, a swap); the newest row remains
-    unknown     below the state that a key had when its changes were first logged, a row can have been replaced without a trace.
-                So a departure does not take the columns of a row that arrived in its transaction: it can be another row
+    unknown     before the changes of a key were first logged, a row may have been replaced without a record.
+                So a departure does not move the columns of a row that arrived in its transaction, which may be another row
 
-Values are not read here: `source` is the number of the row, in the caller's table, that a value is taken from.
+This module does not read values: `source` is the number of the row in the caller's table that has a value.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ from headstream.replicate.columns.versions import ABSENT_VERSION, MAX_SEQUENCE_C
 Key: TypeAlias = tuple[Any, ...]
 """The values of a row's key columns."""
 NO_SOURCE: Final = -1
-"""The source of a value that no change has written: null."""
+"""The source of a value that no change has written, which is null."""
 KNOWN_STATE: Final = -1
-"""The number of an event that is the state of a key when its changes were first logged: older ones may have been replaced."""
+"""The number of an event that has the state of a key when its changes were first logged, and may have replaced older events."""
 _FILL: Final = "-"
 _MANY_PAIRS: Final = 64
-"""Number of pairs of groups above which a join by column is faster than one by group."""
+"""Number of pairs of groups above which a join by column is faster than a join by group."""
 
 
 class Written(NamedTuple):
-    """Which change wrote a value (see versions.py), and the number of the row that has it."""
+    """The version of a value (see versions.py), and the number of the row that has the value."""
 
     version: str
     source: int
@@ -62,9 +63,9 @@ class KnownRow:
     """The known columns of a row.
 
     Args:
-        base: The newest whole image.
-        groups: The changes that wrote columns after the image, or columns that it omits, each with its columns: at least one,
-            and no column twice. No change has the image's version.
+        base: The newest complete image.
+        groups: The changes that wrote other columns, each with its columns. A change has at least one column and another version
+            than the image, and a column belongs to one change.
     """
 
     base: Written = _ABSENT
@@ -72,7 +73,7 @@ class KnownRow:
 
     @classmethod
     def of_columns(cls, base: Written, columns: Mapping[str, Written]) -> KnownRow:
-        """Return a row from the change that wrote each column; of the other columns that is the image."""
+        """Return a row from the changes that wrote `columns` and the image that wrote all other columns."""
         named: dict[Written, list[str]] = {}
         for name, written in columns.items():
             if written.version != base.version:
@@ -81,7 +82,7 @@ class KnownRow:
 
     @property
     def columns(self) -> dict[str, Written]:
-        """The columns that another change than the image wrote."""
+        """The columns that were not written by the image, with the changes that wrote them."""
         return {name: written for written, names in self.groups.items() for name in names}
 
     def at(self, name: str) -> Written:
@@ -90,11 +91,11 @@ class KnownRow:
 
     @property
     def version(self) -> str:
-        """The highest version among its columns."""
+        """The highest version of the columns."""
         return max([self.base.version, *(written.version for written in self.groups)])
 
     def join(self, other: KnownRow) -> KnownRow:
-        """Return the newer version of each column; of equal versions the version of this row."""
+        """Return the row with the newer version of each column; if versions are equal, this row's column is used."""
         base = _newer(self.base, other.base)
         if not self.groups and not other.groups:
             return self if base is self.base else other
@@ -122,18 +123,18 @@ class KnownRow:
         return KnownRow(base, found)
 
     def since(self, deletion: str) -> KnownRow:
-        """Return the row without the columns older than a deletion; a column written at the same sequence is newer."""
+        """Return the row without columns older than a deletion; a column written at the same sequence is newer."""
         if not deletion:
             return self
-        floor = deletion.ljust(MAX_SEQUENCE_CHARACTERS, _FILL)  # below the versions that a change of key of that sequence writes
+        floor = deletion.ljust(MAX_SEQUENCE_CHARACTERS, _FILL)  # below the versions that a key update of that sequence writes
         return self._rewritten(lambda written: written if written.version >= floor else _ABSENT)
 
     def moved(self, sequence: str) -> KnownRow:
-        """Return the row at its new key, after a change of its key of that sequence."""
+        """Return the row at its new key, after a key update with this sequence."""
         return self._rewritten(lambda written: Written(moved_version(written.version, sequence), written.source))
 
     def shifted(self, offset: int) -> KnownRow:
-        """Return the row with the numbers of its sources raised by an offset."""
+        """Return the row with an offset added to the numbers of its sources."""
         return self._rewritten(lambda w: Written(w.version, w.source + offset) if w.source >= 0 else w)
 
     def _rewritten(self, change: Callable[[Written], Written]) -> KnownRow:
@@ -151,7 +152,7 @@ def _newer(one: Written, other: Written) -> Written:
 
 
 def sequence_of(version: str) -> str:
-    """Return the place of the change that a version names; "" for a column that no change has written."""
+    """Return the position of the change in a version; "" for a column that no change has written."""
     return (
         version[:MAX_SEQUENCE_CHARACTERS].rstrip(f"{_FILL} ")
         if version[MAX_SEQUENCE_CHARACTERS] == " "
@@ -164,11 +165,11 @@ class KeyEvent:
     """One change of one key, or of a row's key.
 
     Args:
-        kind: The kind of change. An upsert is an insert, an update, a row of a full load, or a stored row as far as known.
-        key: The row's key; of a move the new key.
+        kind: The kind of change. An upsert is an insert, an update, a row of a full load, or the known part of a stored row.
+        key: The row's key; for a move, the new key.
         before: The key before a move.
         transaction: Id of the transaction; "" if unknown.
-        number: Number of the change within the transaction, from 1; 0 if unknown; KNOWN_STATE.
+        number: Number of the change in the transaction, from 1; 0 if unknown; or KNOWN_STATE.
     """
 
     kind: Literal["delete", "move", "upsert"]
@@ -181,12 +182,12 @@ class KeyEvent:
 
     @property
     def order(self) -> tuple[str, bool, int, str]:
-        """The order in which events take effect: at one sequence deletions are first."""
+        """The order in which events take effect; at the same sequence, deletions are first."""
         return self.sequence, self.kind != "delete", self.number, repr((self.before, self.key))
 
     @property
     def unit(self) -> str:
-        """Names the changes that take effect together. Transaction ids can be reused; the commit time distinguishes them."""
+        """Identifies the changes that take effect together. Transaction ids can be reused, so the commit time is included."""
         return f"{self.transaction} {self.sequence[:16]}" if self.transaction else self.sequence
 
 
@@ -195,10 +196,10 @@ class KeyState:
     """The merged state of one key.
 
     Args:
-        deletion: The place of the highest deletion; "" for none.
-        upsert: The place of the highest insert or update of the row; "" if there is no row.
-        row: The row's columns; of a deleted row the last columns.
-        floor: The highest deletion, or end of a load, before the row's columns; "" for none.
+        deletion: The position of the highest deletion; "" if there is none.
+        upsert: The position of the highest insert or update of the row; "" if there is no row.
+        row: The row's columns; for a deleted row, its last columns.
+        floor: The highest deletion or end of a load before the row's columns; "" if there is none.
     """
 
     deletion: str
@@ -213,10 +214,10 @@ class KeyState:
 
 
 def join_key(deletions: Iterable[str], upserts: Iterable[tuple[str, KnownRow]], ended: Sequence[str] = ()) -> KeyState | None:
-    """Join the places of facts about one key; None if there are no facts.
+    """Join facts about one key; None if there are no facts.
 
     Args:
-        ended: The places below which full loads have replaced rows: a row's columns do not reach across a load.
+        ended: The positions below which full loads have replaced rows; a row keeps no columns from before a load.
     """
     deleted = sorted(filter(None, deletions))
     found = list(upserts)
@@ -235,7 +236,7 @@ def join_key(deletions: Iterable[str], upserts: Iterable[tuple[str, KnownRow]], 
 
 @dataclass(slots=True)
 class _KeyHolder:
-    """A row at a key: its place of arrival, its newest upsert, the unit in which it arrived, and whether from another key."""
+    """A row at a key: its position of arrival, newest upsert and unit of arrival, and whether it was moved from another key."""
 
     row: KnownRow
     inserted: str
@@ -246,14 +247,14 @@ class _KeyHolder:
 
 @dataclass(slots=True)
 class _Place:
-    """A key during replay: its rows, oldest first, its highest deletion, and the row that left it last."""
+    """A key during replay: its rows, oldest first, its highest deletion, and the last row that left the key."""
 
     holders: list[_KeyHolder] = field(default_factory=list)
     deletion: str = ""
     last: KnownRow = KnownRow()
 
     def enter(self, unit: str) -> None:
-        """Begin or continue a unit: of the rows from before it only the newest remains."""
+        """Begin or continue a unit: of the rows from earlier units, only the newest remains."""
         others = [one for one in self.holders if one.unit != unit]
         if len(others) > 1:
             self.holders = [others[-1], *(one for one in self.holders if one.unit == unit)]
@@ -264,7 +265,7 @@ class _Place:
         self.holders, self.deletion = [], sequence
 
     def depart(self, sequence: str) -> _KeyHolder | None:
-        """Remove and return the row that has been here longest; rows that arrived after it in the same unit remain."""
+        """Remove and return the oldest row of the key; rows that arrived later remain."""
         departed = self.holders.pop(0) if self.holders else None
         if departed is not None:
             self.last = departed.row
@@ -290,11 +291,11 @@ class _Place:
 
 
 def replay(events: Iterable[KeyEvent], incomplete: list[tuple[KeyEvent, KnownRow]] | None = None) -> dict[Key, KeyState]:
-    """Return the merged states of the given keys from all of their changes, changes of key among them.
+    """Return the merged states of keys from all their changes, including key updates.
 
     Args:
-        incomplete: Receives the key updates that omit columns of a row without a known complete image at the old key, and the
-            resulting row.
+        incomplete: Receives key updates that omit columns, with the resulting row, if the row at the old key has no known
+            complete image.
     """
     places: dict[Key, _Place] = {}
     ordered = sorted(events, key=lambda event: event.order)

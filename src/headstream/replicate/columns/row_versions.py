@@ -1,13 +1,13 @@
-"""The text of `_hs_versions` in a row of SCD type 1: the change that wrote each column, if there are several.
+"""The string in `_hs_versions` of a row of SCD type 1, which names the change that wrote each column if there are several.
 
-    null                                        every column is of the row's `_hs_sequence`
-    =<version>                                  every column is of that change (a row that was then softly deleted)
-    ["<version>", {"<version>": ["c", …]}, d]   columns `c`, … are of their own change ("": of none), all others of the first
-                                                change; d is the place of the deletion before the row's columns, or ""
-    … and further lines of ["c", …]             columns that were added to the table later, by a schema older than the row's
+    null                                        every column has the row's `_hs_sequence`
+    =<version>                                  every column has this version (of a row that was then softly deleted)
+    ["<version>", {"<version>": ["c", …]}, d]   columns `c`, … have their own version ("": no change), all others the first
+                                                version; d is the position of the deletion before the row's columns, or ""
+    … and more lines of ["c", …]                columns that were added later, by a schema older than the row's schema
 
-Older versions of Headstream wrote the version of each column, VERSION_CHARACTERS each, in the order of the table's columns;
-such rows stay readable, and are converted at their next write.
+Older versions of Headstream wrote one version of VERSION_CHARACTERS per column, in the order of the table's columns. Such rows
+stay readable and are converted when they are next written.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from headstream.replicate.columns.versions import ABSENT_VERSION, VERSION_CHARAC
 
 UNIFORM_MARK = "="
 NO_WHOLE_IMAGE = '["",'
-"""Prefix of the text of a row without a known whole image."""
+"""Prefix of the string of a row without a known complete image."""
 _FILL = "-"
 
 
 def write_versions(row: KnownRow, sequence: str, deletion: str = "") -> str | None:
-    """Return the text for a row.
+    """Return the string for a row, or None.
 
     Args:
-        deletion: Place of a deletion before its columns, if it is stored only here, or "".
+        deletion: Position of a deletion before the row's columns if it is stored only here, or "".
     """
     if not row.groups and row.base.version == version_of(sequence):
         return None
@@ -47,10 +47,10 @@ def write_versions(row: KnownRow, sequence: str, deletion: str = "") -> str | No
 
 
 def read_versions(text: str | None, sequence: str, columns: Sequence[str], source: int) -> tuple[KnownRow, str]:
-    """Return a row's columns, and the place of the deletion before them.
+    """Return a row's columns, and the position of the deletion before these columns.
 
     Args:
-        columns: The table's own columns in its order, which the older form follows.
+        columns: The table's columns in table order, for the older form.
     """
     if text is None:
         return KnownRow(Written(version_of(sequence), source)), ""
@@ -72,7 +72,7 @@ def read_versions(text: str | None, sequence: str, columns: Sequence[str], sourc
 
 
 def not_carried_sql(columns: Sequence[str]) -> str:
-    """Return SQL for the text of a row after columns are added by a schema older than the row, which it does not carry."""
+    """Return SQL for the string of a row after a schema older than the row has added columns, which the row does not carry."""
     names = json.dumps(list(columns), ensure_ascii=False).replace("'", "''")
     return f"concat(coalesce(_hs_versions, concat('{UNIFORM_MARK}', _hs_sequence)), chr(10), '{names}')"
 
@@ -88,7 +88,7 @@ def _names_json(names: frozenset[str]) -> str:
 
 @lru_cache(maxsize=256)
 def _shared(names: frozenset[str]) -> frozenset[str]:
-    """Return one object for equal sets: rows that the same changes wrote have the same groups."""
+    """Return one object for equal sets, because rows that the same changes wrote have equal groups."""
     return names
 
 

@@ -1,4 +1,4 @@
-"""Errors of functions that run on executors: their notes name table, step and messages in the log of the executor."""
+"""Adds the table, the step and the messages to errors of functions on executors, as notes in the executor's log."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pyarrow as pa
 from headstream.replicate.columns.raw import CHANGE_COORDINATES
 
 _MOST_NAMED: Final = 20
-"""Partitions that are named, each in a line."""
+"""Maximum number of partitions to name, one per line."""
 
 
 @contextmanager
 def naming_messages(step: str, *rows: pa.Table | pa.RecordBatch, columns: Sequence[str] = CHANGE_COORDINATES) -> Iterator[None]:
-    """Add the current step and its messages to an error: topic, partition and the range of their offsets.
+    """Add the current step, and topic, partition and offset range of its messages, to an error.
 
     Args:
-        step: The step, as in `joining SHOP.orders, bucket 3`.
+        step: The step, for example `joining SHOP.orders, bucket 3`.
     """
     try:
         yield

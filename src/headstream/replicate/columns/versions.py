@@ -1,17 +1,17 @@
-"""Versions of columns: the change that wrote each column of a row, for partial changes that can arrive out of order.
+"""Versions of columns: identify the change that wrote each column of a row, since partial changes can arrive out of order.
 
-A row has one change sequence, `_hs_sequence`. Only if different changes wrote its columns, it also has
-`_hs_versions`: the version of each column, VERSION_CHARACTERS each, in the order of the table's columns. Versions
-are compared as text, padded to one length with '-':
+A row has one change sequence, `_hs_sequence`. If different changes wrote its columns, the row also has `_hs_versions`, with a
+version of VERSION_CHARACTERS per column, in the order of the table's columns. Versions are strings that are compared as such,
+padded to one length with '-':
 
-    "                                                    "   the column is not written yet
-    ".1690000000000000-----------------------------------"   the first full load: a point, and when its row was logged
+    "                                                    "   the column was not written yet
+    ".1690000000000000-----------------------------------"   the first full load: a point, and the row's log time
     "20230321213416580000000000000000017-----------------"   a change
     "20230321213416580000000000000000017.1690000000000000"   a later load, above every change before it (see loads.py)
 
-A key update that does not contain every column moves the remaining columns from the previous key. At the new key they are newer
-than all earlier values, however old they are, and older than the columns of the key change itself; among each other they retain
-their order: the change's sequence, a space, and their previous version.
+A key update that omits columns moves these columns from the old key. At the new key they are newer than all earlier values and
+older than the columns of the key update itself, and they retain their order. So their version is the key update's sequence, a
+space, and the previous version.
 
     "20230321213416580000000000000000031 20230321213416580000000000000000017-----------------"
 """
@@ -21,14 +21,14 @@ from __future__ import annotations
 from typing import Final
 
 MAX_SEQUENCE_CHARACTERS: Final = 35
-"""A change sequence is 35 characters: 16 of time, 19 of a number."""
+"""Length of a change sequence: 16 characters of time and 19 of a number."""
 
 LOAD_MARK: Final = "."
 LATE_MARK: Final = ","
-"""Separates the floor of a load and the sequence of a late change, logged before that load but read after its floor was fixed:
-sorts below LOAD_MARK, so below the load's rows, and above the floor. See loads.py."""
+"""Separates the floor of a load and the sequence of a late change, logged before the load but read after its floor was fixed.
+Sorts above the floor and below LOAD_MARK, so below the load's rows. See loads.py."""
 AGAIN_MARK: Final = "/"
-"""At the end of a floor: an announced load without changes since the previous load; sorts above LOAD_MARK."""
+"""Ends the floor of an announced load without changes since the previous load; sorts above LOAD_MARK."""
 LOAD_TIME_CHARACTERS: Final = 16
 _OWN_CHARACTERS: Final = MAX_SEQUENCE_CHARACTERS + len(LOAD_MARK) + LOAD_TIME_CHARACTERS
 _MOVED_MARK: Final = " "  # sorts below _FILL, so below the change's own version
@@ -39,18 +39,18 @@ _FILL: Final = "-"  # sorts below every digit and LOAD_MARK, and above the space
 
 
 def load_floor(sequence: str) -> str | None:
-    """Return the highest change sequence before a row's load, by its effective sequence (see loads.py); None for a change."""
+    """Return the highest change sequence before a load from a position of its row (see loads.py); None for a change."""
     floor, mark, _ = sequence.rpartition(LOAD_MARK)
     return floor if mark else None
 
 
 def version_of(sequence: str) -> str:
-    """Return the version of a column that the change of this sequence wrote."""
+    """Return the version of a column that the change with this sequence wrote."""
     return sequence.ljust(VERSION_CHARACTERS, _FILL)
 
 
 def moved_version(version: str, sequence: str) -> str:
-    """Return the version, under the new key, of a column that a key change moved."""
+    """Return the version, at the new key, of a column that a key update moved."""
     if version == ABSENT_VERSION:
         return version
     was_moved = version[MAX_SEQUENCE_CHARACTERS] == _MOVED_MARK

@@ -1,11 +1,11 @@
-"""One source table and its target, with their columns in one form, so that equal values are equal in Spark.
+"""A source table and its target, with columns in a common form, so that equal values are equal in Spark.
 
-Values are read as the type of the target's column. Values that databases, captures and Spark spell differently have one spelling
-on both sides:
+Values are read in the type of the target's column. Values that databases, capture tools and Spark write differently are brought
+to the same form on both sides:
 
-    times and numbers that the target has as text     without zeros at the end of the fraction
-    CHAR(n)                                           without the blanks that fill it
-    times without a zone                              as UTC, like the pipeline
+    times and numbers that are strings in the target  without trailing zeros of the fraction
+    CHAR(n)                                           without padding
+    times without a zone                              as UTC, as in the pipeline
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.storage.places import Place, StorePlace
 
 SEQUENCE: Final = "_hs_sequence"
-"""Of a row of the target: the change that wrote it."""
+"""Column of the target with the sequence of the change that wrote a row."""
 RANGE_NUMBER: Final = "_hs_number"
 _CURRENT: Final = "_hs_current"
 _OPENED: Final = "_hs_valid_from"
 _TEXTS: Final = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB"})
 _WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
 _PADDED: Final = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where Spark keeps that a column is CHAR(n)."""
+"""Key of the field metadata in which Spark records that a column is CHAR(n)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class ComparedTable:
     """The two sides of a comparison.
 
     Args:
-        columns: The compared columns by the target's names -> Spark type; keys first.
-        left_out: Columns of the target's schema that one of the sides does not have.
-        selected: Column -> SQL in the source.
-        trimmed: Columns compared without zeros at the end of a fraction.
-        padded: Columns compared without blanks at their end.
-        range_key: A key column of whole numbers or days, whose ranges can be requested from the source; None if there is none.
+        columns: Target names of the compared columns -> Spark type; key columns first.
+        left_out: Columns of the target's schema that one side lacks.
+        selected: Column -> SQL expression in the source.
+        trimmed: Columns compared without trailing zeros of a fraction.
+        padded: Columns compared without trailing blanks.
+        range_key: A key column of integers or dates, by which ranges are read from the source; None if there is none.
     """
 
     database: SourceDatabase
@@ -64,7 +64,7 @@ class ComparedTable:
         return list(self.schema.metadata.key_columns)
 
     def source_rows(self, where: str | None = None, partitions: Partitions | None = None) -> DataFrame:
-        """Return rows of the source, by a condition in the source's SQL."""
+        """Return the rows of the source that match a condition in the source's SQL."""
         lineage = self.schema.metadata.lineage
         rows = self.database.read(lineage.schema, lineage.table, self.selected, where, partitions)
         return rows.select(*(self._normal(name, sf.col(quote_name(name)).try_cast(kind)) for name, kind in self.columns.items()))
@@ -76,14 +76,14 @@ class ComparedTable:
         return self.lake.select(*chosen, *([sf.col(opened).alias(SEQUENCE)] if with_sequence else []))
 
     def numbered(self, rows: DataFrame) -> DataFrame:
-        """Return rows with RANGE_NUMBER, the whole number of their range key; days are counted from 1970."""
+        """Return rows with RANGE_NUMBER, the integer of the range key; for a date, days since 1970-01-01."""
         assert self.range_key is not None
         key = sf.col(quote_name(self.range_key))
         number = sf.unix_date(key) if self.columns[self.range_key] == "DATE" else key
         return rows.withColumn(RANGE_NUMBER, number.cast("bigint"))
 
     def range_literal(self, number: int) -> str:
-        """Return a value of the range key as SQL text without quotes."""
+        """Return a value of the range key as an SQL literal without quotes."""
         if self.range_key is not None and self.columns[self.range_key] == "DATE":
             from datetime import date, timedelta
 
@@ -105,15 +105,15 @@ class ComparedTable:
 
 
 def open_compared(spark: SparkSession, database: SourceDatabase, schema: TableSchema, place: Place) -> ComparedTable:
-    """Return a source table and its target, ready to be compared.
+    """Return a source table and its target for a comparison.
 
     Raises:
-        ReplicateError: the table has no key, or a side lacks a column of it.
-        PySparkException: one of them cannot be read.
+        ReplicateError: the table has no key, or one side lacks a key column.
+        PySparkException: one of the tables cannot be read.
     """
     lineage, keys = schema.metadata.lineage, list(schema.metadata.key_columns)
     if not keys:
-        raise ReplicateError("the table has no key, so its rows cannot be compared", advice="Specify its key columns in `keys`")
+        raise ReplicateError("the table has no key, so its rows cannot be compared", advice="Set the key columns in `keys`")
     fields = {field.name: field for field in database.columns(lineage.schema, lineage.table).fields}
     if isinstance(place, StorePlace):
         configure_store(spark, place)
@@ -121,7 +121,7 @@ def open_compared(spark: SparkSession, database: SourceDatabase, schema: TableSc
     there = [name for name in schema.types if schema.fields[name] in fields and name in lake.columns]
     lacking = [name for name in keys if name not in there]
     if lacking:
-        raise ReplicateError(f"the key column {lacking[0]!r} is not in the source's table, or not in the target")
+        raise ReplicateError(f"the key column {lacking[0]!r} is missing in the source table or in the target table")
     if _CURRENT in lake.columns:
         lake = lake.filter(sf.col(_CURRENT))
     if DELETED in lake.columns:
@@ -144,7 +144,7 @@ def open_compared(spark: SparkSession, database: SourceDatabase, schema: TableSc
 
 
 def _needs_text(kind: str, field: StructField) -> bool:
-    """Return whether Spark must get a column as text, because Spark's type would lose digits or spell it differently."""
+    """Return whether Spark must read a column as a string, because Spark's type would lose digits or change the form."""
     if kind == "STRING":
         return not isinstance(field.dataType, StringType)
     return (
@@ -153,6 +153,6 @@ def _needs_text(kind: str, field: StructField) -> bool:
 
 
 def _is_plain_array(field: StructField) -> bool:
-    """Return whether a database and Debezium write an array's items as the same JSON."""
+    """Return whether a database and Debezium write the array's elements as the same JSON."""
     kind = field.dataType
     return isinstance(kind, ArrayType) and isinstance(kind.elementType, (BooleanType, IntegralType, StringType))

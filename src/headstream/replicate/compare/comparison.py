@@ -1,14 +1,14 @@
 """Compares one table with its source, also while the pipeline applies changes.
 
-A row that differs can simply be late, so it is read again, in this order:
+A row that differs may only be delayed. So the row is read again, in these steps:
 
-    1. the source's row
-    2. the pipeline passes the time of 1: it has applied every message that was logged until then
-    3. the target's row, and the newest change sequence that the pipeline knows of the table
-    4. the source's row again
+    1. read the source's row
+    2. wait until the pipeline has applied every message that was logged up to the time of step 1
+    3. read the target's row, and the newest change sequence of the table that the pipeline knows
+    4. read the source's row again
 
-If 1 and 4 are equal, the source's row did not change meanwhile, and a target's row that differs is wrong. If they differ, the
-row is read again, with 4 as the next 1. A row that changes in every round is unsettled.
+If the source's row is the same in steps 1 and 4, a different row in the target is wrong. Otherwise the steps are repeated, with
+step 4 as the new step 1. A row that changes in every round is unsettled.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Row: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareSettings:
-    """How tables are compared.
+    """Settings of a comparison.
 
     Args:
-        limit: Most differing rows per table that are read again, reported and repaired.
-        connections: Connections that read the source at once.
-        capture_lag_us: Longest time until a committed change is in the log, microseconds.
-        wait_us: Longest wait for the pipeline per round, microseconds.
+        limit: Maximum number of differing rows per table to read again, report and repair.
+        connections: Number of concurrent connections to the source.
+        capture_lag_us: Maximum time until a committed change is in the log, microseconds.
+        wait_us: Maximum wait for the pipeline per round, microseconds.
     """
 
     limit: int = 1000
@@ -54,15 +54,15 @@ class CompareSettings:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A row that differs.
+    """A row that differs in source and target.
 
     Args:
-        kind: `missing` in the target, `extra` there, `changed`, `duplicate` (several rows of the target have the key), or
-            `unsettled`: the source changed it again and again.
-        columns: The columns that differ; empty unless it is changed.
-        source: The source's row; None for a missing row.
-        target: The target's row; None for a missing row.
-        sequence: The newest change sequence of the row in the target; "" for a missing row.
+        kind: `missing` in the target, `extra` in the target, `changed`, `duplicate` (several rows of the target have the key), or
+            `unsettled` (the source changed the row in every round).
+        columns: The columns that differ; empty unless `kind` is `changed`.
+        source: The source's row; None if it does not exist.
+        target: The target's row; None if it does not exist.
+        sequence: The newest change sequence of the target's row; "" if it does not exist.
     """
 
     kind: Literal["missing", "extra", "changed", "duplicate", "unsettled"]
@@ -80,14 +80,14 @@ class TableResult:
     Args:
         table: `schema.table` of the target.
         source: `schema.table` of the source.
-        rows: Rows of the source and of the target, when they were first read.
-        source_reads: Rows of the source that were read for digests and keys, counting repeated reads each time.
-        late: Rows that differed at first and not when they were read again.
-        is_complete: Whether these are all differences; else only the first differences by key.
-        has_passed: Whether the pipeline passed the time of the first read; None if nothing differed.
-        left_out: Columns that were not compared, because one of the sides does not have them.
-        newest: The newest change sequence that the pipeline knew of the table before the source was read last.
-        error: Why it could not be compared.
+        rows: Numbers of rows of the source and the target at the first read.
+        source_reads: Number of source rows read for digests and keys, including repeated reads.
+        late: Number of rows that differed only at the first read.
+        is_complete: Whether `differences` has all differences; otherwise only the first differences by key.
+        has_passed: Whether the pipeline has applied all messages up to the first read; None if there was no difference.
+        left_out: Columns that were not compared, because one side lacks them.
+        newest: The newest change sequence of the table that the pipeline knew before the last read of the source.
+        error: The reason why the table could not be compared, or None.
     """
 
     table: str
@@ -109,19 +109,19 @@ class TableResult:
 
 
 class PipelineProgress:
-    """How far a pipeline has read its log, by its checkpoint.
+    """The progress of a pipeline, from its checkpoint.
 
     Args:
-        read: Returns a directory with the newest ledger of the checkpoint.
+        read: Returns a directory with the checkpoint's newest ledger.
     """
 
     def __init__(self, read: Callable[[], Path]) -> None:
         self._read = read
 
     def wait(self, until_us: int, wait_us: int) -> bool:
-        """Wait at most `wait_us` until the pipeline has applied all messages logged before a time; return whether it has.
+        """Wait until the pipeline has applied all messages logged before a time, at most `wait_us`; return whether it has.
 
-        It does not wait if the pipeline does not run.
+        If the pipeline is not running, return at once.
         """
         end = time.monotonic() + wait_us / 1e6
         while True:
@@ -146,8 +146,8 @@ def compare_table(
     """Compare a table with its source.
 
     Args:
-        result: Is filled.
-        find_newest: Returns the newest change sequence that the pipeline knows of the table.
+        result: Receives the result.
+        find_newest: Returns the newest change sequence of the table that the pipeline knows.
 
     Raises:
         PySparkException: one of the sides cannot be read.
@@ -190,7 +190,7 @@ def compare_table(
 
 
 def _source_by_key(spark: SparkSession, table: ComparedTable, keys: pa.Table) -> dict[Key, list[Row]]:
-    """Return the source's rows of the given keys, found by the range key; without a range key, the entire table is read."""
+    """Return the source's rows with the given keys. If there is no range key, the entire table is read."""
     where = None
     if table.range_key is not None:
         numbers = table.numbered(spark.createDataFrame(keys)).select("_hs_number").distinct().toArrow()[0].to_pylist()

@@ -1,11 +1,11 @@
-"""Finds the keys of the rows that differ: digests of ranges of keys first, then rows of the ranges that differ.
+"""Finds the keys of differing rows: compares digests of key ranges, and then the rows of differing ranges.
 
-    range      rows whose range key, divided by the width, is one whole number; without a range key, rows whose keys' hash is
+    range      rows with the same integer quotient of range key and width; without a range key, of the keys' hash and width
     digest     number of rows | xor of the rows' hashes | sum of their upper halves | sum of their lower halves
 
-Both sides' digests are computed where Spark reads the rows; only digests reach the driver. Ranges that differ and have many
-rows are divided again, as long as that narrows them. Spark groups the keys of the remaining rows; keys that one side lacks, has
-with other values, or has twice, reach the driver.
+The digests of both sides are computed on Spark's executors, and only digests are sent to the driver. Differing ranges with many
+rows are divided again as long as this reduces them. Spark groups the remaining rows by key. Keys that one side lacks, has with
+other values or has twice are sent to the driver.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from headstream.replicate.compare.source_database import Partitions
 
 _RANGES: Final = 1024
 _FEW_ROWS: Final = 200_000
-"""Rows that are read without dividing their ranges again."""
+"""Number of rows up to which ranges are not divided again."""
 _MOST_CONDITIONS: Final = 100
-"""Most ranges that the source is asked for at once; further ones are joined with their neighbours."""
+"""Maximum number of ranges per query to the source; if there are more, neighbouring ranges are joined."""
 _RANGE: Final = "_hs_range"
 _HASH: Final = "_hs_hash"
 _SIDE: Final = "_hs_side"
 
 Range: TypeAlias = tuple[int, int]
-"""Half-open, of range numbers."""
+"""A half-open range of RANGE_NUMBER."""
 
 
 @dataclass(slots=True)
 class Found:
-    """The findings.
+    """The result of find_differing_keys().
 
     Args:
         keys: The keys of differing rows, as columns.
-        is_complete: Whether these are all of them.
-        source_rows: Number of rows in the source when its digests were made.
-        lake_rows: Number of current rows in the target then.
-        source_reads: Rows of the source that were read for this, counting repeated reads each time.
+        is_complete: Whether `keys` has all differing rows.
+        source_rows: Number of rows in the source when its digests were computed.
+        lake_rows: Number of current rows in the target when its digests were computed.
+        source_reads: Number of source rows that were read, including repeated reads.
     """
 
     keys: pa.Table
@@ -55,7 +55,7 @@ class Found:
 
 
 def find_differing_keys(table: ComparedTable, limit: int, connections: int, show: Callable[[str], None]) -> Found:
-    """Find at most `limit` keys of rows that differ; `connections` read the source at once."""
+    """Find at most `limit` keys of differing rows, with `connections` concurrent connections to the source."""
     if table.range_key is None:
         return _find_by_hash(table, limit, show)
     numbers = [_bounds(table.numbered(rows.select(table.range_key))) for rows in (table.source_rows(), table.lake_rows())]
@@ -93,7 +93,7 @@ def find_differing_keys(table: ComparedTable, limit: int, connections: int, show
 
 
 def _find_by_hash(table: ComparedTable, limit: int, show: Callable[[str], None]) -> Found:
-    """Find the keys without a range key: the source is read through one connection, and again if it differs."""
+    """Find the keys without a range key: the source is read through one connection, and a second time if digests differ."""
     found, bucket = _nothing(table), sf.pmod(sf.xxhash64(*table.keys), sf.lit(_RANGES))
     show("digests of all keys")
     source = _digests(table, table.source_rows(), bucket)
@@ -140,7 +140,7 @@ def _within(rows: DataFrame, ranges: Sequence[Range]) -> DataFrame:
 
 
 def join_ranges(ranges: Sequence[Range]) -> list[Range]:
-    """Reduce ascending ranges: adjacent ranges are joined, and then neighbours until there are few enough."""
+    """Join adjacent ascending ranges, and then neighbouring ranges until there are at most _MOST_CONDITIONS."""
     joined: list[Range] = []
     for begin, until in ranges:
         if joined and joined[-1][1] == begin:

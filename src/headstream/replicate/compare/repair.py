@@ -1,15 +1,15 @@
-"""Sends rows that differ through the pipeline, as changes with a sequence that every later change wins over.
+"""Sends differing rows through the pipeline, as changes with a sequence below every later change.
 
-The sequence of a repair is the newest known sequence of the table, plus one in its last digit. It was known before the source's
-rows were read for the repair. So
+The sequence of a repair is the newest known sequence of the table, plus one in its last digit. This newest sequence was
+determined before the source's rows were read for the repair. So:
 
-    a change committed after that read       has a higher sequence, and wins
-    a change committed before                is in the row that was read. If it is already applied, its sequence is lower;
-                                             if it arrives later, it and the changes after it restore the source's row
-    everything in the target                 is lower: rows, deletions and rows of loads
+    a change committed after that read       has a higher sequence and overrides the repair
+    a change committed before                is in the row that was read; if already applied, its sequence is lower;
+                                             if it arrives later, it and later changes restore the source's row
+    everything in the target                 (rows, deletions, rows of loads) is lower
 
-The messages have the flat form, which names the table and not a schema: each is decoded by the newest schema with its columns.
-They are the arguments of a request in the checkpoint, which the pipeline carries out (run/between_batches.py). Nothing is
+The messages have the flat form, which names the table instead of a schema, and are decoded by the newest schema with their
+columns. They are the arguments of a request in the checkpoint, which the pipeline executes (run/between_batches.py). Nothing is
 written to the source or its topics.
 """
 
@@ -35,10 +35,10 @@ _MARKS: Final = re.compile(r"[.,/ -]")
 
 
 def newest_sequence(checkpoint: Path, table: tuple[str, str]) -> str:
-    """Return the newest change sequence that a pipeline knows of a table; "" before its first change.
+    """Return the newest change sequence of a table that a pipeline knows; "" before the table's first change.
 
     Raises:
-        StorageError: the state cannot be read.
+        StorageError: the checkpoint cannot be read.
     """
     path = checkpoint / TABLES_NAME
     try:
@@ -55,8 +55,8 @@ def newest_sequence(checkpoint: Path, table: tuple[str, str]) -> str:
 def sequence_after(newest: str) -> str:
     """Return the change sequence just above the newest sequence, or above all rows of a first load if there is none.
 
-    It is counted in hexadecimal, in which some connectors write their positions. After a decimal 9 it has an A, which is also
-    below the next decimal number.
+    It is counted in hexadecimal, in which some connectors write their positions. So a decimal 9 becomes A, which is also below
+    the next decimal number.
     """
     if not re.fullmatch("[0-9A-F]+", newest):
         return f"{newest}0"[:MAX_SEQUENCE_CHARACTERS] if newest else "1".zfill(MAX_SEQUENCE_CHARACTERS)
@@ -79,12 +79,12 @@ def describe_repair(result: TableResult, schema: TableSchema) -> dict[str, Any]:
 
 
 def _row(difference: Difference) -> dict[str, Any]:
-    """Return the row of a message; of a deleted row its key."""
+    """Return the row of a message; for a deletion, its key."""
     return difference.key if difference.source is None else difference.source
 
 
 def _change_of(sequence: str) -> str:
-    """Return the newest change at or below a row's place among changes and loads."""
+    """Return the sequence of the newest change at or below a row's position."""
     return _MARKS.split(sequence, maxsplit=1)[0]
 
 

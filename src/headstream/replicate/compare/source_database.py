@@ -1,7 +1,7 @@
-"""A source database that Spark reads over JDBC. Nothing is ever written to it.
+"""A source database that Spark reads over JDBC. It is never written to.
 
-postgresql://user:password@host:port/database      mariadb://…, mysql://…      their drivers are sets of jars
-jdbc:sqlserver://…                                 any other database: its driver's jar is given to Spark (spark.jars)
+postgresql://user:password@host:port/database      mariadb://…, mysql://…      with a set of jars for the driver
+jdbc:sqlserver://…                                 any other database; pass the driver's jar to Spark (spark.jars)
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _MARIADB: Final = ("jdbc:mysql", "permitMysqlScheme", "org.mariadb.jdbc.Driver",
 _SCHEMES: Final = {"postgresql": _POSTGRESQL, "postgres": _POSTGRESQL, "mariadb": _MARIADB, "mysql": _MARIADB}
 _TEXT_TYPES: Final = {"jdbc:postgresql": "TEXT", "jdbc:mysql": "CHAR"}
 _FETCH_ROWS: Final = "10000"
-"""Rows per round trip; without it the drivers fetch whole tables into memory."""
+"""Rows per round trip; by default the drivers read whole tables into memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class JdbcAccess:
-    """How Spark reaches a database.
+    """Spark's access to a database.
 
     Args:
         url: `jdbc:…`, without a password.
-        options: Options of Spark's JDBC source: driver, user, password.
-        jar_set: The set of jars with the driver; None if the user passes it to Spark.
+        options: Options of Spark's JDBC source: driver, user and password.
+        jar_set: The set of jars with the driver; None if the user passes the driver to Spark.
     """
 
     url: str
@@ -41,13 +41,13 @@ class JdbcAccess:
 
     @classmethod
     def parse(cls, url: str) -> JdbcAccess:
-        """Return the access that a URL names; raise InvalidInputError if it is not a URL of a database."""
+        """Return the access for a URL; raise InvalidInputError if it is not the URL of a database."""
         if url.startswith("jdbc:"):
             return cls(url)
         parts = urlsplit(url)
         if parts.scheme not in _SCHEMES or not parts.hostname or len(parts.path) < 2:
             raise InvalidInputError(
-                "the URL is not a source database's",
+                "the URL does not name a source database",
                 advice="Write postgresql://user:password@host:5432/database, mariadb://…, or jdbc:…",
             )
         scheme, flag, driver, jar_set = _SCHEMES[parts.scheme]
@@ -61,12 +61,12 @@ class JdbcAccess:
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """How a read is shared by several connections: equal spans of a column's values.
+    """Division of a read among several connections, by equal ranges of a column's values.
 
     Args:
         column: A numeric or date column of the result.
-        low: The lowest value, as SQL text without quotes.
-        high: The highest value, in the same form.
+        low: The lowest value, as an SQL literal without quotes.
+        high: The highest value, likewise.
         count: Number of connections.
     """
 
@@ -80,7 +80,7 @@ class SourceDatabase:
     """The tables of a database.
 
     Attributes:
-        has_iso_dates: Whether a date as text has the form `2026-01-31`.
+        has_iso_dates: Whether the string form of a date is `2026-01-31`.
     """
 
     def __init__(self, spark: SparkSession, access: JdbcAccess) -> None:
@@ -93,16 +93,16 @@ class SourceDatabase:
         self.has_iso_dates = text_type is not None
 
     def quote(self, name: str) -> str:
-        """Return a name as it is written in SQL."""
+        """Return a name as an SQL identifier."""
         quoted: str = self._dialect.quoteIdentifier(name)
         return quoted
 
     def as_text(self, name: str) -> str:
-        """Return the SQL of a column's value as text."""
+        """Return SQL that converts a column to a string."""
         return f"CAST({self.quote(name)} AS {self._text_type})"
 
     def array_as_json(self, name: str) -> str | None:
-        """Return the SQL of an array as JSON text, as Debezium's arrays are stored; None if the database lacks this function."""
+        """Return SQL that converts an array to JSON as Debezium does; None if the database cannot."""
         is_postgresql = self._access.url.startswith("jdbc:postgresql")
         return f"CAST(array_to_json({self.quote(name)}) AS TEXT)" if is_postgresql else None
 
@@ -125,7 +125,7 @@ class SourceDatabase:
         """Return rows of a table.
 
         Args:
-            columns: Name in the result -> its SQL.
+            columns: Name in the result -> SQL expression.
         """
         chosen = ", ".join(f"{sql} AS {self.quote(name)}" for name, sql in columns.items())
         condition = "" if where is None else f" WHERE {where}"

@@ -1,4 +1,4 @@
-"""Compares all tables of a pipeline with their sources, one after the other."""
+"""Compares the tables of a pipeline with their sources, one after the other."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def compare_tables(
     settings: CompareSettings | None = None,
     show: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Compared]:
-    """Iterate over the comparisons of a pipeline's tables with their sources; a table that cannot be compared has an error.
+    """Compare a pipeline's tables with their sources, and yield the results; a table that cannot be compared has an error.
 
     Args:
-        tables: Place of the pipeline's tables.
-        read: Returns a directory with the newest state of its checkpoint.
+        tables: Location of the pipeline's tables.
+        read: Returns a directory with the newest state of the pipeline's checkpoint.
         chosen: Targets, `schema.table`; empty for all.
 
     Raises:
@@ -106,7 +106,7 @@ def compare_tables(
 
 
 def _first_line(error: Exception) -> str:
-    """Return the error of Spark or of the driver, without the Java stack."""
+    """Return the message of a Spark or driver error, without the Java stack."""
     java = getattr(error, "java_exception", None)
     text = str(error) if java is None else str(java.toString())
     return next((line for line in text.splitlines() if line.strip()), type(error).__name__)

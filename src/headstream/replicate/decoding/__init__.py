@@ -1,1 +1,1 @@
-"""Decodes raw messages into changes, on executors."""
+"""Decodes raw messages to changes, on executors."""

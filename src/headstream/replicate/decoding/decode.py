@@ -1,6 +1,7 @@
-"""One pass over a batch of raw messages: routed on the envelope's bytes, decoded by schema, every row accounted for (decoded.py).
+"""Decodes a batch of raw messages: routes them by the envelope's bytes and decodes by schema. Every row has a result
+(decoded.py).
 
-The same code runs on Spark's executors and in the driver; the schema store is read from its directory on both sides.
+The same code runs on Spark's executors and in the driver; both read the directory of the schema store.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from headstream.replicate.storage.places import StorePlace
 
 
 def find_contexts(headers: pa.Array) -> list[str]:
-    """Return the different contexts of the given messages, in order.
+    """Return the distinct trace contexts of the given messages, in order.
 
     Args:
-        headers: Header blocks, binary.
+        headers: Binary header blocks.
     """
     offsets, data = offsets_and_data(headers)
     ends = np.frombuffer(offsets, np.int32)
@@ -50,18 +51,18 @@ def find_contexts(headers: pa.Array) -> list[str]:
 
 
 _KEPT_DECODERS: Final = 8
-"""Decoders that a worker caches between micro-batches: one per pipeline and its settings."""
+"""Number of decoders that a worker caches between micro-batches, one per pipeline and settings."""
 
 _GATHERED_ROWS: Final = 50_000
 _GATHERED_BYTES: Final = 32 << 20
-"""Most rows and bytes that are decoded at a time; a larger single batch is not split."""
+"""Maximum number of rows and bytes to decode at a time; a larger single batch is not split."""
 
 
 def open_schema_store(directory: Path, options: DecodeOptions, place: StorePlace | None = None) -> SchemaStore:
-    """Open a schema store that fetches missing schemas from the pipeline's schema registry, if it has one.
+    """Open a schema store that fetches missing schemas from the pipeline's schema registry, if there is one.
 
     Args:
-        directory: The schema store's directory, or its copy's.
+        directory: The directory of the schema store or of its copy.
         options: The configuration for decoding.
         place: The schema store's URI, if any.
     """
@@ -72,7 +73,7 @@ class Decoder:
     """Decodes raw messages by the schemas of a schema store.
 
     Args:
-        schema_store: The schema store; read again for every id not found so far.
+        schema_store: The schema store; read again for every id that was not found.
         options: Tables, their settings, and the forms of messages.
 
     Attributes:
@@ -89,7 +90,7 @@ class Decoder:
         self.schema_store, self._reported_schemas = schema_store, set[str]()
 
     def decode(self, raw: pa.RecordBatch) -> Decoded:
-        """Decode a batch of raw messages; a message's content never makes it raise.
+        """Decode a batch of raw messages; never raises because of a message's content.
 
         Args:
             raw: The columns of raw.SOURCE_COLUMNS.
@@ -148,7 +149,7 @@ class Decoder:
         return Decoded.join(parts)
 
     def _debezium_rows(self, raw: pa.RecordBatch, form: np.ndarray, reasons: dict[int, str]) -> np.ndarray:
-        """Return the messages of Debezium, and remove their forms and reasons as messages of Replicate."""
+        """Return the Debezium messages, and remove their forms and reasons as Replicate messages."""
         if self._options.debezium is None:
             return np.zeros(0, np.int64)
         topics = raw.column("topic").dictionary_encode()
@@ -164,16 +165,17 @@ class Decoder:
         return topic != REPAIR_TOPIC and self._options.debezium is not None and self._options.debezium.reads(topic)
 
     def target_of(self, schema_id: str) -> tuple[str, str] | None:
-        """Return the target of a schema id's table, even if its rows cannot be applied; None for unknown and unselected tables.
+        """Return the target of a schema id's table, even if its rows cannot be applied; None if the table is unknown or not
+        selected.
 
-        A source that is rejected because another source has its target keeps its own name.
+        For a source that is rejected because another source has its target, return the source's own name.
         """
         return self._catalog.target_of(schema_id)
 
     def _by_topic(
         self, groups: Mapping[tuple[str, str | None], np.ndarray], raw: pa.RecordBatch
     ) -> Iterator[tuple[str, str | None, str | None, np.ndarray]]:
-        """Yield groups of rows by schema id and own schema; also by topic, if the table depends on it."""
+        """Yield groups of rows by schema id and embedded schema, and also by topic if the topic determines the table."""
         for (schema_id, own_schema), rows in groups.items():
             if not self._catalog.needs_topic(schema_id):
                 yield schema_id, own_schema, None, rows
@@ -184,10 +186,10 @@ class Decoder:
                 yield schema_id, own_schema, topic, rows[codes == code]
 
     def schema(self, schema_id: str) -> TableSchema:
-        """Return the schema that changes of this id were decoded by.
+        """Return the schema by which changes with this id were decoded.
 
         Raises:
-            SchemaError: the schema store lacks it, or none of its rows can be applied.
+            SchemaError: the schema store lacks the schema, or none of its rows can be applied.
         """
         schema = self._catalog.find(schema_id, avro=False)
         if isinstance(schema, SchemaError):
@@ -197,11 +199,11 @@ class Decoder:
         return schema
 
     def schemas(self, decoded: Decoded) -> dict[str, TableSchema]:
-        """Return the schemas of all changes by their ids; see schema()."""
+        """Return the schemas of all changes by id; see schema()."""
         return {schema_id: self.schema(schema_id) for schema_id in (*decoded.stored, *decoded.changes)}
 
     def _changes(self, schema: TableSchema, changes: pa.RecordBatch) -> Decoded:
-        """Return changes of a schema, with the findings about the schema the first time."""
+        """Return changes of a schema; the first result includes the findings about the schema."""
         schema_id, lineage = schema.metadata.schema_id, schema.metadata.lineage
         is_new = schema_id not in self._reported_schemas
         self._reported_schemas.add(schema_id)
@@ -210,7 +212,7 @@ class Decoder:
 
     @staticmethod
     def _avro_groups(envelopes: Envelopes, data: pa.Buffer) -> dict[tuple[str, str | None], np.ndarray]:
-        """Group the Avro data messages by schema id, and by the schema in the message itself, if any."""
+        """Group the Avro data messages by schema id and, if there is one, by the embedded schema."""
         groups: dict[tuple[str, str | None], np.ndarray] = {
             (schema_id.decode(), None): np.frombuffer(rows, np.int64)
             for schema_id, rows in group_by_schema(envelopes, data).items()
@@ -231,7 +233,7 @@ class Decoder:
 def _not_decoded(
     raw: pa.RecordBatch, metadata: list[int], waiting: dict[int, str], reasons: dict[int, str], named: dict[int, str]
 ) -> Decoded:
-    """Return the rows that are not decoded into changes, as messages."""
+    """Return the rows that are not decoded to changes, as messages."""
     return Decoded(
         metadata=[raw_rows(raw, sorted(metadata))] if metadata else [],
         waiting=[raw_rows(raw, sorted(waiting), schema_ids=named)] if waiting else [],
@@ -247,12 +249,12 @@ def _times_of(raw: pa.RecordBatch) -> list[PartitionTimes]:
 def decode_partitions(
     schema_store: SchemaStore, options: DecodeOptions, *, with_statistics: bool = False
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that Spark runs over each partition of raw messages, giving batches of decoded.DECODED_SCHEMA.
+    """Return the function that Spark calls for each partition of raw messages; it yields batches of decoded.DECODED_SCHEMA.
 
     Args:
-        schema_store: The schema store; every executor must see its directory, or its store, and checks that.
+        schema_store: The schema store; every executor checks that it can access the directory or the object store.
         options: The configuration for decoding.
-        with_statistics: As of Decoded.to_batch().
+        with_statistics: See Decoded.to_batch().
 
     Raises:
         StorageError: the schema store cannot be written to.
@@ -270,13 +272,13 @@ def decode_partitions(
 
 
 def _decode(decoder: Decoder, batch: pa.RecordBatch, *, with_statistics: bool) -> pa.RecordBatch:
-    """Decode a batch; an error of it names the messages, for the executor's log."""
+    """Decode a batch; an error names the messages, for the executor's log."""
     with naming_messages("decoding", batch, columns=COORDINATE_COLUMNS):
         return decoder.decode(batch).to_batch(with_statistics=with_statistics)
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Iterate over fewer, larger batches of the same rows: each schema in a batch needs a separate walk."""
+    """Iterate over fewer, larger batches of the same rows, since each schema in a batch is decoded separately."""
     some: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:
@@ -292,7 +294,7 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @functools.lru_cache(maxsize=_KEPT_DECODERS)
 def _kept_decoder(packed: bytes) -> Decoder:
-    """Return a worker's cached decoder: the schemas that it has read from the schema store never change."""
+    """Return a worker's cached decoder. Schemas that it has read never change."""
     directory, mark, options, place = pickle.loads(packed)
     check_schema_store(directory, mark, place)
     return Decoder(open_schema_store(directory if place is None else copy_directory(mark), options, place), options)

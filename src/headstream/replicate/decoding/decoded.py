@@ -1,13 +1,13 @@
-"""The result of decoding raw messages, and the rows in which executors send it to the driver.
+"""The result of decoding raw messages, and the rows in which executors send the result to the driver.
 
-A message ends in one of six categories:
+Every message gets one of six results:
 
     metadata   a metadata message, for the schema store (raw)
-    waiting    data whose schema has not arrived (raw, with the schema id)
-    dead       messages that can never be a change (raw, with the reason)
-    changes    one Arrow batch per schema id, in the target's types
-    unwanted   a change of a table that is not a target (counted; with `atomic` also its transaction events)
-    tombstone  a null payload, by which a compacted topic marks a deleted key (counted)
+    waiting    a data message whose schema has not arrived (raw, with the schema id)
+    dead       a message that can never be a change (raw, with the reason)
+    changes    a change, in one Arrow batch per schema id with the target's types
+    unwanted   a change of a table that is not a target (counted; with `atomic`, transaction events too)
+    tombstone  a null payload, which marks a deleted key in a compacted topic (counted)
 
 Findings are warnings about the messages; they do not stop the pipeline.
 """
@@ -44,16 +44,16 @@ class Decoded:
 
     Args:
         metadata: Raw metadata messages.
-        waiting: Raw data messages without a schema yet.
+        waiting: Raw data messages whose schema has not arrived.
         dead: Raw messages with a reason.
-        events: Transaction events of messages of tables that are not targets, EVENTS_SCHEMA, if requested.
-        changes: Schema id -> decoded changes, one batch or more.
-        stored: Schema id -> further decoded changes, which stay where they were decoded.
+        events: Transaction events (EVENTS_SCHEMA) of tables that are not targets, if requested.
+        changes: Schema id -> decoded changes, in one or more batches.
+        stored: Schema id -> more decoded changes, which stay on executors.
         unwanted: Number of messages of tables that are not targets.
         tombstones: Number of messages with a null payload.
         size_bytes: Size of the input messages.
-        findings: Warning for the user -> number of messages concerned.
-        times: Log times of all messages by partition, in the order in which they were read.
+        findings: Warning for the user -> number of affected messages.
+        times: Log times of all messages by partition, in reading order.
         contexts: Trace contexts of sampled messages, if requested.
         notices: Events of whole targets.
     """
@@ -74,7 +74,7 @@ class Decoded:
 
     @classmethod
     def join(cls, parts: Iterable[Decoded]) -> Decoded:
-        """Return the results of several batches as one, in their order."""
+        """Return the results of several batches as one result, in order."""
         parts = list(parts)
         changes: dict[str, list[pa.RecordBatch]] = {}
         stored: dict[str, StoredChanges] = {}
@@ -109,7 +109,7 @@ class Decoded:
 
     @property
     def rows_in_driver(self) -> int:
-        """Number of changes that are not stored elsewhere."""
+        """Number of changes in the driver."""
         return sum(batch.num_rows for batches in self.changes.values() for batch in batches)
 
     def coordinates(
@@ -119,7 +119,7 @@ class Decoded:
 
         Args:
             schema_ids: The schemas; None for all.
-            wanted: COORDINATE_COLUMNS of the changes needed at least; None for all.
+            wanted: COORDINATE_COLUMNS of the required changes; more can be returned. None for all.
         """
         for schema_id, stored in self.stored.items():
             if schema_ids is None or schema_id in schema_ids:
@@ -129,18 +129,19 @@ class Decoded:
                 yield schema_id, pa.Table.from_batches(batches)
 
     def with_changes(self, changes: Mapping[str, pa.Table]) -> Decoded:
-        """Return it with other changes of the given schemas in the driver."""
+        """Return the result with other changes of the given schemas in the driver."""
         found = {**self.changes, **{schema_id: table.to_batches() for schema_id, table in changes.items()}}
         return replace(self, changes={schema_id: batches for schema_id, batches in found.items() if batches})
 
     def without(self, schema_ids: Container[str]) -> Decoded:
-        """Return it without the changes of the given schemas."""
+        """Return the result without the changes of the given schemas."""
         changes = {schema_id: batches for schema_id, batches in self.changes.items() if schema_id not in schema_ids}
         stored = {schema_id: found for schema_id, found in self.stored.items() if schema_id not in schema_ids}
         return replace(self, changes=changes, stored=stored)
 
     def fetch(self, schema_ids: Iterable[str]) -> Decoded:
-        """Get the stored changes of the given schemas to the driver: they become `changes`, before the existing changes."""
+        """Fetch the stored changes of the given schemas to the driver, and insert them in `changes` before the existing
+        changes."""
         parts = {
             schema_id: [*self.stored[schema_id].fetch().to_batches(), *self.changes.get(schema_id, ())]
             for schema_id in schema_ids
@@ -150,10 +151,10 @@ class Decoded:
         return replace(self, changes={**self.changes, **fetched}, stored=stored)
 
     def to_batch(self, *, with_statistics: bool = False) -> pa.RecordBatch:
-        """Return it as one batch of DECODED_SCHEMA, to send from an executor to the driver.
+        """Return the result as one batch of DECODED_SCHEMA, to send from an executor to the driver.
 
         Args:
-            with_statistics: Whether to add the statistics of its changes, for a driver that does not get the changes.
+            with_statistics: Whether to add statistics of the changes, for a driver that does not receive the changes.
         """
         raw = {"metadata": self.metadata, "waiting": self.waiting, "dead": self.dead, "events": self.events}
         rows: list[tuple[str, str | None, int, bytes]] = []
@@ -173,10 +174,10 @@ class Decoded:
 
     @classmethod
     def from_table(cls, table: pa.Table, store: Callable[[str, ChangeStatistics], StoredChanges] | None = None) -> Decoded:
-        """Rebuild the results that executors sent, the reverse of to_batch().
+        """Return the results from the batches of to_batch() that executors sent.
 
         Args:
-            store: A schema id and statistics -> the changes that stay there; required for results with statistics.
+            store: Returns the changes that stay on executors, by schema id and statistics; required for results with statistics.
         """
         parts: list[Decoded] = []
         statistics: dict[str, list[ChangeStatistics]] = {}

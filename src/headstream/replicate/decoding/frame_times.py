@@ -1,13 +1,13 @@
-"""The log time up to which a stream is read, for sources that plan by offsets only, such as Spark's Kafka source.
+"""The log time up to which a stream is read, for sources that plan only by offsets, such as Spark's Kafka source.
 
-Each partition named by the planned offsets has one of these bounds:
+Each partition in the planned offsets has one of these bounds:
 
-    the newest log time read from it, less the largest step back of its times so far: later messages are not older it was read to
-    its end when a trigger began: messages appended later are not older than the newest message read by then,
-        nor, apart from clock skew, than the trigger
+    the newest log time read, minus the largest decrease so far: later messages are not older
+    if the partition was read up to its end when a trigger began: messages appended later are not older than the newest
+        message read by then, nor, apart from clock skew, than the trigger
 
-All messages before the lowest bound are read. LogAppendTime never steps back. CreateTime is set by producers: a message whose
-time steps back further than any before is late, see loads.py.
+All messages before the lowest bound have been read. LogAppendTime never decreases. Producers set CreateTime: a message whose time
+decreases more than any earlier time is late, see loads.py.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ import numpy as np
 import numpy.typing as npt
 
 CLOCK_SLACK_US: Final = 60_000_000
-"""Largest clock skew between the driver and the log."""
+"""Maximum clock skew between the driver and the log, microseconds."""
 _KEPT_BATCHES: Final = 8
 
 Partition = tuple[str, int]
 
 
 class PartitionTimes(NamedTuple):
-    """Log times of the given messages of a partition, microseconds since 1970 UTC, and their number.
+    """Log times of messages of a partition, microseconds since 1970 UTC, and the number of messages.
 
-    `back_us` is the largest step back among them.
+    `back_us` is the largest decrease between successive times.
     """
 
     topic: str
@@ -47,9 +47,9 @@ class FrameTimes:
 
     Args:
         checkpoint: The Spark query's checkpoint.
-        progress: Returns the query's last progress; None before the first.
-        load: Returns the text saved last.
-        save: Stores a text.
+        progress: Returns the query's last progress report, or None.
+        load: Returns the last saved string.
+        save: Saves a string.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class FrameTimes:
         self._seen_us: dict[int, int] = {}
 
     def read_until(self, batch_id: int, times: Iterable[PartitionTimes]) -> int | None:
-        """Return the log time before which all partitions are read with a micro-batch; None if unknown.
+        """Return the log time before which a micro-batch completes the reading of all partitions; None if unknown.
 
         Args:
-            batch_id: The micro-batch, which is planned.
-            times: The log times of its messages, in the order of their offsets.
+            batch_id: Number of a planned micro-batch.
+            times: The log times of its messages, in offset order.
         """
         if batch_id > self._batch:  # else it is a rerun
             self._observe(batch_id, times)
@@ -98,7 +98,7 @@ class FrameTimes:
         self._save(json.dumps({"batch": batch_id, "reached": reached}))
 
     def _planned(self, batch_id: int) -> dict[Partition, int]:
-        """Return where each partition ends with a micro-batch."""
+        """Return the end of each partition in a micro-batch."""
         try:
             lines = (self._checkpoint / "offsets" / str(batch_id)).read_text(encoding="utf-8").splitlines()[2:]
             sources = [_positions(json.loads(line)) for line in lines]
@@ -107,7 +107,7 @@ class FrameTimes:
         return {} if not all(sources) else {place: end for source in sources for place, end in source.items()}
 
     def _caught_up(self, planned: Mapping[Partition, int]) -> tuple[set[Partition], int]:
-        """Return the partitions read to their ends as of the newest trigger, and the resulting bound."""
+        """Return the partitions that are read up to their ends at the newest trigger, and the resulting bound."""
         progress = self._progress()
         if progress is None:
             return set(), 0
@@ -142,8 +142,8 @@ def times_of(topics: Any, partitions: npt.NDArray[np.int64], times_us: npt.NDArr
     """Return the log times of messages by partition.
 
     Args:
-        topics: Their topics, an Arrow array.
-        times_us: Times at which they were logged, in the order of their offsets.
+        topics: Topics of the messages, an Arrow array.
+        times_us: Log times of the messages, in offset order.
     """
     encoded = topics.dictionary_encode()
     names = encoded.dictionary.to_pylist()

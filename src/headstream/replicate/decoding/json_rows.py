@@ -1,8 +1,8 @@
-"""JSON messages -> the same changes as from Avro messages. One Python object per message: JSON is for small volumes.
+"""Decodes JSON messages to the same changes as Avro messages. Each message is a Python object, since JSON is for small volumes.
 
-A message names its schema by the envelope's id, or else by its table: a flat message contains the table's name, for others
-the topic determines it (`topic_tables`), or else the namespace of the message's own schema does. Without an id it is decoded by
-the schema of the table that has its columns (SchemaCatalog.find_versions()), and waits until there is one.
+The envelope's id or the table determines the schema of a message. A flat message contains the table's name; otherwise the topic
+(`topic_tables`) or the namespace of the embedded schema determines the table. A message without an id is decoded by the schema of
+the table that has its columns (SchemaCatalog.find_versions()), and waits until such a schema exists.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class JsonRows:
     """The decoded JSON rows of a batch.
 
     Args:
-        metadata: Rows with metadata messages.
-        waiting: Row -> the schema id it waits for.
-        faults: Row -> the reason why it can never be a change.
+        metadata: The rows of metadata messages.
+        waiting: Row -> the schema id that the row waits for.
+        faults: Row -> the reason why the row can never be a change.
         named: Row -> its schema id, if known.
-        changes: Schema and its decoded changes.
+        changes: Schemas and their decoded changes.
         unwanted: Number of messages of tables that are not targets.
-        events: Their transaction events, if requested.
-        findings: Warning for the user -> number of rows concerned.
+        events: Transaction events of these messages, if requested.
+        findings: Warning for the user -> number of affected rows.
     """
 
     metadata: list[int] = field(default_factory=list)
@@ -60,8 +60,8 @@ def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalo
 
     Args:
         raw: Raw messages.
-        rows: The rows that are JSON.
-        options: The names of a message's parts, and the tables of topics.
+        rows: The rows with JSON messages.
+        options: Define the names of a message's parts, and the tables of topics.
     """
     result = JsonRows()
     groups: dict[tuple[str | tuple[str, str], str | None, str | None], list[_Message]] = {}
@@ -95,7 +95,7 @@ def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalo
 def _by_versions(
     catalog: SchemaCatalog, table: tuple[str, str], messages: list[_Message]
 ) -> list[tuple[list[Found], list[_Message]]]:
-    """Return messages that name only their table, by the schemas that they can be of."""
+    """Return messages that name only their table, grouped by their possible schemas."""
     versions: dict[frozenset[str], list[Found]] = {}
     groups: dict[tuple[int, ...], tuple[list[Found], list[_Message]]] = {}
     for message in messages:
@@ -109,7 +109,7 @@ def _by_versions(
 
 
 def _by_mask(found: list[Found], change: Change) -> list[Found]:
-    """Return schemas, beginning with those that fit a change's mask: it has all columns with a value and no other bits."""
+    """Return schemas; schemas that fit the change's mask come first: the mask has all columns with a value and no other bits."""
     if len(found) < 2 or not change.column_mask:
         return found
     mask = decode_mask(change.column_mask)
@@ -125,7 +125,7 @@ def _by_mask(found: list[Found], change: Change) -> list[Found]:
 
 
 def _schema_named(envelope: Envelope, topic: str, options: DecodeOptions) -> tuple[str | tuple[str, str], str | None]:
-    """Return a message's schema id or else its table, empty without either, and an embedded schema that determines it."""
+    """Return a message's schema id or its table ("" if neither is known), and an embedded schema that determines the table."""
     if envelope.schema_id is not None:
         return envelope.schema_id, envelope.schema
     table = envelope.table or find_topic_table(options.topic_tables, topic)
@@ -133,13 +133,13 @@ def _schema_named(envelope: Envelope, topic: str, options: DecodeOptions) -> tup
         return table, None
     if envelope.schema is None:
         raise SchemaError(
-            "the message has no schema id, so its table is unknown", advice="Specify the topic's table: topic_tables"
+            "the message has no schema id, so its table is unknown", advice="Set the table of the topic in topic_tables"
         )
     return "", envelope.schema
 
 
 def _decode_group(result: JsonRows, raw: pa.RecordBatch, wanted: str, messages: list[_Message], schemas: list[Found]) -> None:
-    """Decode messages by the first of the given schemas, and messages whose values do not fit by the next schemas."""
+    """Decode messages by the first of the given schemas; messages with values that do not fit are decoded by the next schemas."""
     schema, *others = schemas
     rows = [row for row, _, _ in messages]
     if isinstance(schema, Missing):
@@ -213,7 +213,7 @@ def _to_columns(schema: TableSchema, raw: pa.RecordBatch, messages: list[_Messag
 
 
 def _transaction_parts(changes: list[Change]) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Return the transaction of each change, its number there, and whether it is the last change."""
+    """Return the transaction of each change, the number in the transaction, and whether the change is the last."""
     return (
         pa.array([change.transaction_id for change in changes], pa.string()),
         pa.array([change.transaction_event_counter for change in changes], pa.int64()),
@@ -222,7 +222,7 @@ def _transaction_parts(changes: list[Change]) -> tuple[pa.Array, pa.Array, pa.Ar
 
 
 def _column_mask(schema: TableSchema, change: Change) -> bytes | None:
-    """Return the column mask without the columns that the row does not name: they are absent, not null."""
+    """Return the column mask without columns that the row does not contain, which are absent, not null."""
     columns = schema.metadata.columns
     unnamed = [column.ordinal for column in columns if schema.fields[column.name] not in change.data]
     if not unnamed or not change.data:

@@ -1,15 +1,16 @@
-"""The byte order of a task's Avro column masks: inferred from rows, decided once per task, durable.
+"""The byte order of a task's Avro column masks: inferred from rows, decided once per task, and stored.
 
-Replicate's guide specifies little-endian, but no public sample proves it. A row contradicts an order if, with it, the
-column mask has a bit without a column, or marks a column with a value as missing from the message; a change mask
-contradicts it when a column that differs from beforeData is not in it.
+Replicate's guide specifies little-endian, but no public sample proves this. A row contradicts a byte order if, in this order, the
+column mask has a bit without a column, or omits a column that has a value. It also contradicts the order if the change mask omits
+a column that differs from beforeData.
 
-The format excludes the first two, so one row that contradicts just one order in this way decides for its task. A column can
-differ for other reasons than its change mask, so change masks decide by two changes, and only if each mask names exactly the
-columns that differ, in one order, and contradicts the other. NaN equals NaN, and -0.0 equals 0.0, as in the source.
+The format excludes the first two cases. So one row whose column mask contradicts exactly one order decides for its task. A column
+can differ although its change mask omits it, so two changes are needed to decide by change masks. In one order, each of these
+masks must have exactly the columns that differ, and it must contradict the other order. NaN equals NaN, and -0.0 equals 0.0, as
+in the source.
 
-The order of a task is in a file or object of the schema store, `_mask_orders/<server>/<task>`, which later runs and other
-processes read; `<task>.evidence` beside it has the reason for the decision, as JSON.
+The order of a task is stored in a file or object of the schema store, `_mask_orders/<server>/<task>`, which later runs and other
+processes read. The file `<task>.evidence` has the reason for the decision, as JSON.
 """
 
 from __future__ import annotations
@@ -34,25 +35,25 @@ from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 
 RowMarks: TypeAlias = npt.NDArray[np.bool_]
-"""A mark a row."""
+"""One mark per row."""
 Claims: TypeAlias = Callable[[], list[tuple[int, pa.Array]]]
-"""Yields ordinals, each with a mark per row: the row has a value in that column, or has changed it."""
+"""Returns ordinals with one mark per row: whether the row has a value in the column, or has changed the column."""
 Order = Literal["little", "big"]
 _DIRECTORY: Final = "_mask_orders"
 _EVIDENCE: Final = ".evidence"
 _ASK_EVERY_S: Final = 5.0
-"""How often an object store is asked for an order that is undecided."""
+"""Interval at which an object store is asked for an undecided order, seconds."""
 _KEPT_VOTES: Final = 100
-"""Change sequences kept for each order of an undecided task: two decide, if there are none for the other order."""
+"""Number of change sequences kept per order of an undecided task."""
 
 
 class MaskOrders:
-    """The decided byte orders, in a directory of the schema store, or in its object store.
+    """The decided byte orders, in the directory or object store of the schema store.
 
     Args:
-        schema_store: The schema store's directory, or its copy's.
+        schema_store: The directory of the schema store or of its copy.
         place: The schema store's URI, if it is in an object store.
-        clock_s: The time, seconds.
+        clock_s: Returns the time, seconds.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class MaskOrders:
         self._votes: dict[tuple[str, str], dict[Order, set[str]]] = {}
 
     def find(self, lineage: Lineage) -> Order | None:
-        """Return the order that a task writes masks in, or None while it is undecided.
+        """Return the byte order of a task's masks; None if undecided.
 
         Raises:
             StorageError: the file exists but cannot be read.
@@ -90,7 +91,8 @@ class MaskOrders:
             raise StorageError(f"cannot read a mask order: {error.strerror}", where=str(path)) from error
 
     def _read_object(self, lineage: Lineage, place: StorePlace) -> str | None:
-        """Return the order in the store, read at most once in _ASK_EVERY_S; a store in a directory has it in a file."""
+        """Return the order from the object store, read at most once per _ASK_EVERY_S; an order in the local directory is stored
+        first."""
         task, now_s = (lineage.server, lineage.task), self._clock_s()
         if task in self._asked_s and now_s < self._asked_s[task] + _ASK_EVERY_S:
             return None
@@ -102,18 +104,18 @@ class MaskOrders:
         return None if found is None else found[0].decode()
 
     def vote(self, lineage: Lineage, votes: dict[Order, set[str]]) -> dict[Order, set[str]]:
-        """Add change sequences that speak for an order of a task, and return all so far; they are not stored."""
+        """Add change sequences that support an order of a task, and return all sequences so far; they are kept only in memory."""
         kept = self._votes.setdefault((lineage.server, lineage.task), {"little": set(), "big": set()})
         for order, sequences in votes.items():
             kept[order] = set(sorted(kept[order] | sequences)[:_KEPT_VOTES])
         return kept
 
     def decide(self, lineage: Lineage, order: Order, evidence: dict[str, Any] | None = None) -> Order:
-        """Store the order of a task; return the stored order, which is another process's if that was first.
+        """Store the order of a task; return the stored order, which another process may have stored first.
 
         Args:
             lineage: A table of the task.
-            evidence: The reason of the decision, for display; in JSON's types.
+            evidence: The reason for the decision, for display, in JSON types.
 
         Raises:
             StorageError: the file cannot be written.
@@ -132,7 +134,7 @@ class MaskOrders:
         return self.find(lineage) or order
 
     def evidence(self, lineage: Lineage) -> dict[str, Any] | None:
-        """Return the evidence that decided the order of a task, None if that is unknown: earlier versions did not store it.
+        """Return the evidence for the order of a task; None if unknown, because earlier versions did not store evidence.
 
         Raises:
             StorageError: the file exists but cannot be read.
@@ -184,7 +186,7 @@ class MaskOrders:
 
 
 def reverse_masks(masks: pa.BinaryArray) -> pa.BinaryArray:
-    """Return masks with their bytes in the other order."""
+    """Return masks with the bytes in reverse order."""
     coded = masks.dictionary_encode()
     turned = pa.array([None if mask is None else mask[::-1] for mask in coded.dictionary.to_pylist()], pa.binary())
     return turned.take(coded.indices)
@@ -208,11 +210,11 @@ def wider_than(masks: pa.BinaryArray, ordinals: frozenset[int]) -> RowMarks:
 
 
 def contradictions(masks: pa.BinaryArray, claims: Claims, ordinals: frozenset[int]) -> RowMarks:
-    """Return the rows whose little-endian mask lacks a column that the row contains.
+    """Return the rows whose little-endian mask omits a column that the row contains.
 
     Args:
-        masks: One mask per row; null is ignored.
-        claims: Returns the values of columns; called if a mask omits a column.
+        masks: One mask per row; nulls are ignored.
+        claims: Returns which rows have a value in each column; called if a mask omits a column.
         ordinals: The ordinals of all columns.
     """
     found: RowMarks = np.zeros(len(masks), np.bool_)
@@ -240,11 +242,11 @@ def contradictions(masks: pa.BinaryArray, claims: Claims, ordinals: frozenset[in
 
 
 def exact_masks(masks: pa.BinaryArray, claims: Claims) -> RowMarks:
-    """Return the rows whose little-endian mask has exactly the columns that the row has changed, at least one.
+    """Return the rows whose little-endian mask has exactly the columns that the row has changed (at least one column).
 
     Args:
         masks: Change masks; a null mask is not exact.
-        claims: Returns the columns that can be compared, each with a mark per row whether it has changed.
+        claims: Returns the comparable columns, and which rows have changed in each column.
     """
     texts = masks.to_pylist()
     numbers = [int.from_bytes(mask, "little") if mask else 0 for mask in texts]
@@ -258,11 +260,11 @@ def exact_masks(masks: pa.BinaryArray, claims: Claims) -> RowMarks:
 
 
 def without_columns(masks: pa.BinaryArray, absent: frozenset[int], ordinals: frozenset[int]) -> pa.BinaryArray:
-    """Return little-endian masks without the bits of the given columns, which the rows never contain.
+    """Return little-endian masks without the bits of columns that the rows never contain.
 
     Args:
         masks: Column masks; a null or empty mask means every column.
-        absent: Ordinals of the columns to take out.
+        absent: Ordinals of the columns to remove.
         ordinals: The ordinals of all columns.
     """
     if not absent:
@@ -278,5 +280,5 @@ def without_columns(masks: pa.BinaryArray, absent: frozenset[int], ordinals: fro
 
 @functools.lru_cache(maxsize=1024)
 def _full(ordinals: frozenset[int]) -> int:
-    """Return the number of a little-endian mask that has every column."""
+    """Return the integer value of a little-endian mask that has every column."""
     return sum(1 << ordinal - 1 for ordinal in ordinals)

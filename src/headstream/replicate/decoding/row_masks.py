@@ -1,4 +1,4 @@
-"""Converts the masks of decoded rows to one byte order and checks them against the rows' values."""
+"""Converts the masks of decoded rows to little-endian bytes, and checks the masks against the rows' values."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from headstream.replicate.decoding.mask_orders import (
 from headstream.replicate.schemas.schemas import TableSchema
 
 _JUDGED_ROWS: Final = 5_000
-"""Most rows of a batch that an order is inferred from: further rows add no evidence."""
+"""Maximum number of rows of a batch from which an order is inferred; more rows add no evidence."""
 _VOTES: Final = 2
-"""Changes whose change masks decide an order."""
+"""Number of changes whose change masks decide an order."""
 
 
 @dataclass(slots=True)
@@ -32,10 +32,10 @@ class RowMasks:
     """The masks of rows, little-endian.
 
     Args:
-        columns: The columns of each row; null is all.
-        changed: The changed columns of each row; null is unknown.
-        faults: Row -> the reason why its mask is invalid.
-        findings: Warning for the user -> number of rows concerned.
+        columns: The columns of each row; null means all columns.
+        changed: The changed columns of each row; null if unknown.
+        faults: Row -> the reason why the row's mask is invalid.
+        findings: Warning for the user -> number of affected rows.
     """
 
     columns: pa.BinaryArray
@@ -54,16 +54,16 @@ def resolve_masks(
     sequences: pa.StringArray | None = None,
     orders: MaskOrders | None = None,
 ) -> RowMasks:
-    """Return the masks of the given rows as little-endian bytes, checked.
+    """Return the checked masks of the given rows as little-endian bytes.
 
     Args:
         schema: The table's columns and settings.
         columns: Column masks as received.
         changed: Change masks as received.
-        values: Which columns have a value in each row.
-        differences: Which columns differ from the row before; computed only while the task's order is undecided.
-        sequences: Change sequences, which distinguish changes from repeated changes; required with `differences`.
-        orders: The decided byte orders; None for little-endian masks (JSON's, already converted).
+        values: Returns which columns have a value in each row.
+        differences: Returns which columns differ from the row before the change; called only while the task's order is undecided.
+        sequences: Change sequences, to detect repeated changes; required with `differences`.
+        orders: The decided byte orders; None if masks are little-endian (JSON masks are already converted).
     """
     lineage, ordinals = schema.metadata.lineage, schema.ordinals
     found = RowMasks(columns, changed)
@@ -86,7 +86,7 @@ def resolve_masks(
 
 
 def _shows_order(masks: pa.BinaryArray) -> bool:
-    """Return whether a mask means other columns in the other order; never for tables with at most eight columns."""
+    """Return whether a mask means other columns in the other order, which is impossible for tables of at most eight columns."""
     return any(mask is not None and mask != mask[::-1] for mask in masks[:_JUDGED_ROWS].unique().to_pylist())
 
 
@@ -114,7 +114,7 @@ def _judge_changes(
     differences: Claims,
     sequences: pa.StringArray,
 ) -> tuple[Order, dict[str, Any]] | None:
-    """Return the order that several changes have, by the columns that differ from the row before."""
+    """Return the order that several changes support, by the columns that differ from the row before the change."""
     columns, changed = columns[:_JUDGED_ROWS], changed[:_JUDGED_ROWS]
     differ, texts = _first(differences), sequences[:_JUDGED_ROWS].to_pylist()
     both = list(_both_orders(columns, changed))
@@ -152,7 +152,7 @@ def _first(claims: Claims) -> Claims:
 
 
 def _show(columns: pa.BinaryArray, changed: pa.BinaryArray, row: int) -> dict[str, str | None]:
-    """Return the masks of a row as received, in hex digits."""
+    """Return the masks of a row, as received, in hex digits."""
     masks = {"column_mask": columns[row].as_py(), "change_mask": changed[row].as_py()}
     return {name: None if mask is None else mask.hex() for name, mask in masks.items()}
 

@@ -1,4 +1,4 @@
-"""Decoded columns -> one Arrow batch of changes, each row checked; invalid rows are returned with their reasons."""
+"""Converts decoded columns to an Arrow batch of changes; every row is checked, and invalid rows are returned with reasons."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ from headstream.replicate.schemas.schemas import TableSchema
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
 """Rows of the raw batch."""
 Faults: TypeAlias = dict[int, str]
-"""Row of the raw batch -> the reason why it cannot be applied."""
+"""Row of the raw batch -> the reason why the row cannot be applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeParts:
-    """The decoded parts of rows, one array each.
+    """The decoded parts of rows, as arrays.
 
     Args:
         data: Column -> values after the change.
-        before: Column -> values before the change; null if unknown. Only keys unless details are requested.
+        before: Column -> values before the change; null if unknown. Only key columns unless details are requested.
         operations: Indexes into changes.OPERATIONS; null for an unknown operation.
         sequences: Change sequences.
-        masks: Column masks, byte 0 the first eight columns; null where every column is present.
+        masks: Column masks, the first eight columns in byte 0; null if every column is present.
         changed: Change masks, in the same order; null if unknown.
         transactions: Transaction ids.
-        events: Numbers within their transactions; null if unknown.
-        last_events: Whether each is its transaction's last change; null if unknown.
+        events: Numbers in the transactions; null if unknown.
+        last_events: Whether a change is the last of its transaction; null if unknown.
         details: The columns of schemas.DETAILS, if requested.
     """
 
@@ -74,8 +74,8 @@ class DecodedRows:
     """The decoded rows of one schema.
 
     Args:
-        faults: The reason of each rejected row.
-        findings: Warning for the user -> number of rows concerned.
+        faults: The reason for each rejected row.
+        findings: Warning for the user -> number of affected rows.
     """
 
     changes: pa.RecordBatch
@@ -85,7 +85,7 @@ class DecodedRows:
 
 _REFRESH: Final = OPERATIONS.index("REFRESH")
 _MARKS: Final = "[ .-]"
-"""Separators within effective sequences and versions, see versions.py; change sequences are digits."""
+"""Separators in positions and versions, see versions.py; change sequences are digits."""
 _DELETE: Final = OPERATIONS.index("DELETE")
 
 
@@ -95,7 +95,7 @@ def decode_avro_rows(
     """Decode the Avro rows of one schema in one pass.
 
     Args:
-        schema: The schema that they were written with.
+        schema: The schema with which the rows were written.
         raw: Raw messages.
         envelopes: The positions of the parts of those messages.
         rows: The rows to decode.
@@ -154,10 +154,10 @@ def decode_avro_rows(
 def decode_avro_events(
     lineage: Lineage, plan: RowPlan, raw: pa.RecordBatch, envelopes: Envelopes, rows: RowNumbers
 ) -> pa.RecordBatch:
-    """Return the transaction events of Avro rows, EVENTS_SCHEMA; unreadable rows are left out.
+    """Return the transaction events (EVENTS_SCHEMA) of Avro rows; unreadable rows are omitted.
 
     Args:
-        plan: The walk over them.
+        plan: The plan for reading the rows.
         raw: Raw messages.
         envelopes: The positions of the parts of those messages.
         rows: The rows to decode.
@@ -174,7 +174,7 @@ def decode_avro_events(
 
 
 def _envelope_headers(envelopes: Envelopes, data: pa.Buffer, rows: RowNumbers) -> pa.Array:
-    """Return the envelopes' own headers; most messages have no such headers."""
+    """Return the headers of the envelopes; most envelopes have no headers."""
     starts, ends = np.frombuffer(envelopes.headers_start, np.int64)[rows], np.frombuffer(envelopes.headers_end, np.int64)[rows]
     found: list[dict[str, str] | None] = [None] * len(rows)
     view = memoryview(data)
@@ -189,7 +189,7 @@ def header_maps(maps: list[dict[str, str] | None]) -> pa.Array:
 
 
 class _Parts:
-    """The decoded columns of Avro rows by section and name; a field that the writer left out is all null."""
+    """The decoded columns of Avro rows by section and name; a field that the writer omitted is null in all rows."""
 
     def __init__(self, plans: tuple[ColumnPlan, ...], decoded: Rows) -> None:
         self._columns: dict[tuple[str, str], tuple[ColumnPlan, ColumnBuffers]] = {
@@ -203,11 +203,11 @@ class _Parts:
         return pa.nulls(self._count, absent) if found is None else array_from_buffers(*found, self._count)
 
     def header(self, name: str, kind: pa.DataType) -> pa.Array:
-        """Return a header converted from the writer's type; null where it cannot be converted."""
+        """Return a header converted from the writer's type; null if it cannot be converted."""
         return convert(self.array("headers", name, kind), kind)[0]
 
     def mask(self, name: str) -> pa.Array:
-        """Return a mask; a row whose mask is not bytes is noted in `mask_faults`, by its number here."""
+        """Return a mask; record a row whose mask is not bytes in `mask_faults`, by its index in the decoded rows."""
         found = self.array("headers", name, pa.binary())
         if pa.types.is_binary(found.type):
             return found
@@ -220,7 +220,7 @@ class _Parts:
         return [(o, self.array("data", name, pa.null()).is_valid()) for o, name in self._placed(schema)]
 
     def differences(self, schema: TableSchema) -> list[tuple[int, pa.Array]]:
-        """Return, for each column of the target except LOBs, which rows have another value than before, as the source sees it."""
+        """Return, for each column of the target except LOBs, which rows have another value than before the change."""
         found = []
         for ordinal, name in self._placed(schema):
             now, before = (self.array(section, name, pa.null()) for section in ("data", "beforeData"))
@@ -236,7 +236,7 @@ class _Parts:
         return [(c.ordinal, schema.fields[c.name]) for c in schema.metadata.columns if c.name in schema.fields]
 
     def operations(self) -> pa.Array:
-        """Return indexes into OPERATIONS, null for an unknown operation."""
+        """Return indexes into OPERATIONS; null for an unknown operation."""
         found = self._columns.get(("headers", "operation"))
         verbs = pa.nulls(0) if found is None else array_from_buffers(*found, self._count)
         if not pa.types.is_string(verbs.type):
@@ -258,8 +258,8 @@ def assemble_changes(
         schema: Columns, types and keys.
         raw: The raw messages, for their coordinates.
         source_rows: Row of `raw` from which each decoded row was decoded.
-        faults: Rows already rejected; further rejected rows are added.
-        findings: Warnings for the user -> number of rows concerned; further warnings are added.
+        faults: Rejected rows; more rejected rows are added.
+        findings: Warning for the user -> number of affected rows; more warnings are added.
     """
     keys = schema.metadata.key_columns
 
@@ -315,7 +315,7 @@ def assemble_changes(
 
 
 def _note_finer(schema: TableSchema, name: str, rows: list[int], faults: Faults, findings: dict[str, int]) -> None:
-    """Reject rows whose key has a time finer than a microsecond; count rows with such a time in another column, which is cut."""
+    """Reject rows with a time finer than a microsecond in the key, and count rows with a truncated time in another column."""
     if name in schema.metadata.key_columns:
         reason = f'key column {name!r}: a time finer than a microsecond. Keep such times as text: datetimes = "text"'
         for row in rows:
@@ -333,7 +333,7 @@ def _unsigned_zeros(values: pa.Array) -> pa.Array:
 def _check_partitions(
     faults: Faults, source_rows: RowNumbers, name: str, values: pa.Array, keys: Collection[str], operations: pa.Array
 ) -> pa.Array:
-    """Reject rows that no partition can have; return the values except of deletions, which need only their keys."""
+    """Reject rows whose values cannot be partition values; return the values, with null for deletions, which need only keys."""
     unusable = find_unusable(name, values)
     if not unusable:
         return values

@@ -1,6 +1,7 @@
-"""Transaction events: a change's transaction, its number in it, whether it is the last. Pure; executors use it too.
+"""Transaction events: the transaction of a change, its number in the transaction, and whether it is the last. No I/O; also used
+on executors.
 
-Every message of a task counts, also of unselected tables: events are numbered across all tables.
+Messages of all tables of a task are included, since events are numbered across all tables.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ EVENTS_SCHEMA: Final = pa.schema(
 )
 
 Ranges = list[list[int]]
-"""Numbers as first and last of each run, rising."""
+"""Ascending ranges of numbers, as first and last number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,9 @@ class SeenEvents:
     """The events of messages, divided by transaction.
 
     Args:
-        whole: Transactions of several events of which all are among them.
-        rest: The events of transactions of which some are not, EVENTS_SCHEMA.
-        unnumbered: Number of changes without their position in a transaction.
+        whole: Transactions of several events that are complete.
+        rest: The events of incomplete transactions (EVENTS_SCHEMA).
+        unnumbered: Number of changes without a position in a transaction.
     """
 
     whole: pa.Array
@@ -51,8 +52,8 @@ def transaction_events(lineage: Lineage, transactions: pa.Array, numbers: pa.Arr
     """Return the transaction events of one task's messages, one row per event (EVENTS_SCHEMA).
 
     Args:
-        transactions: Transaction ids; null or empty outside transactions, as in a full load.
-        numbers: Numbers in the transactions; a message without a number does not count.
+        transactions: Transaction ids; null or "" outside transactions, as in a full load.
+        numbers: Numbers in the transactions; a message without a number is ignored.
         last_events: Whether each event is the last of its transaction.
     """
     numbers = numbers.cast(pa.int64())
@@ -64,7 +65,7 @@ def transaction_events(lineage: Lineage, transactions: pa.Array, numbers: pa.Arr
 
 
 def change_events(changes: pa.Table, lineage: Lineage) -> tuple[pa.RecordBatch, int]:
-    """Return the transaction events of decoded changes, a row each, and how many changes lack their position in a transaction.
+    """Return the transaction events of decoded changes, one row per event, and the number of changes without a position.
 
     Args:
         changes: Decoded changes; rows of full loads have no position.
@@ -77,7 +78,7 @@ def change_events(changes: pa.Table, lineage: Lineage) -> tuple[pa.RecordBatch, 
 
 
 def changes_of(changes: pa.Table, lineage: Lineage, keys: pa.Array) -> pa.Table:
-    """Return CHANGE_COORDINATES and TRANSACTION of the decoded changes of the given transactions.
+    """Return CHANGE_COORDINATES and TRANSACTION of the decoded changes in the given transactions.
 
     Args:
         changes: Decoded changes.
@@ -88,11 +89,11 @@ def changes_of(changes: pa.Table, lineage: Lineage, keys: pa.Array) -> pa.Table:
 
 
 def divide_events(seen: pa.Table) -> SeenEvents:
-    """Divide events by whether their transaction is complete: all of it must be among them.
+    """Divide events into complete and incomplete transactions.
 
     Args:
-        seen: All seen events of their transactions, EVENTS_SCHEMA; a row without an event number has a number of changes without
-            position.
+        seen: All known events of the transactions (EVENTS_SCHEMA); a row without an event number has a number of changes without
+            a position.
     """
     unnumbered = pc.sum(seen["event"].filter(pc.is_null(seen["key"]))).as_py() or 0
     seen = seen.filter(seen["key"].is_valid())
@@ -110,7 +111,7 @@ def divide_events(seen: pa.Table) -> SeenEvents:
 
 
 def join_seen(parts: Iterable[SeenEvents]) -> SeenEvents:
-    """Return the events of all transactions, given the events of parts; each transaction is in one part."""
+    """Return the events of all transactions from several parts; a transaction must be in one part."""
     found = list(parts)
     whole = pa.chunked_array([part.whole for part in found], pa.string()).combine_chunks()
     rest = pa.concat_tables([EVENTS_SCHEMA.empty_table(), *(part.rest for part in found)])
@@ -118,7 +119,7 @@ def join_seen(parts: Iterable[SeenEvents]) -> SeenEvents:
 
 
 def add_numbers(ranges: Ranges, numbers: npt.NDArray[np.int64]) -> Ranges:
-    """Return ranges with more numbers in them, in any order, repeats allowed."""
+    """Return ranges with more numbers, which can be in any order and repeat."""
     firsts, lasts = (np.array([one[place] for one in ranges], np.int64) for place in (0, 1))
     found = np.unique(numbers)
     begins, ends = np.concatenate((firsts, found)), np.concatenate((lasts, found))
@@ -130,10 +131,10 @@ def add_numbers(ranges: Ranges, numbers: npt.NDArray[np.int64]) -> Ranges:
 
 
 def first_gap(ranges: Ranges) -> int:
-    """Return the lowest number, from 1, that is missing."""
+    """Return the lowest missing number, from 1."""
     return ranges[0][1] + 1 if ranges and ranges[0][0] <= 1 else 1
 
 
 def is_whole(ranges: Ranges, last: int | None) -> bool:
-    """Return whether a transaction is complete: its last event is known, and every event from 1 to it was seen."""
+    """Return whether a transaction is complete: its last event and all events from 1 are known."""
     return last is not None and first_gap(ranges) > last

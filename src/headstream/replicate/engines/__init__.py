@@ -1,8 +1,8 @@
-"""Engines: they alone access Delta tables. plan.py is the description of a merge that each of them runs.
+"""Engines, which alone access Delta tables. All engines run merges that plan.py describes.
 
 engine.py         the interface
-deltalake.py      deltalake (Rust), in the driver           rewriting.py   small wide tables, written again
+deltalake.py      deltalake (Rust), in the driver           rewriting.py   rewrites small wide tables
 delta_spark.py    Spark's MERGE                             mapped.py      tables with column mapping
-cluster_engine.py one of both, by the size of changes and table
+cluster_engine.py one of the two, by the size of changes and table
 guarded.py        saves the checkpoint before each commit
 """

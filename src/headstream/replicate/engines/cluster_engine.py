@@ -1,8 +1,7 @@
 """The engine for a cluster: Spark for large changes and large tables, deltalake in the driver for small changes of small tables.
 
-A Spark MERGE costs at least a second, and a merge of deltalake some hundredths, so a micro-batch with few changes in each of
-many tables is merged in the driver. Its memory is bounded by the sizes of the changes and of
-the table.
+A Spark MERGE takes at least a second, and a merge by deltalake takes some hundredths. So a micro-batch with few changes in each
+of many tables is merged in the driver. Limits on the sizes of changes and table bound the driver's memory.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from headstream.replicate.settings.merge_settings import MergeSettings, MergeStr
 from headstream.replicate.storage.places import Place
 
 MAX_DRIVER_TABLE_BYTES: Final = 32 << 20
-"""Largest table that is merged, read or changed in the driver, by the size of its files; in memory its rows take several times as
-much, for each of the tables that are merged at the same time."""
+"""Maximum size of a table's files for work in the driver. In memory, the rows take several times as much, for every table that is
+merged at the same time."""
 
 
 class ClusterEngine(LoggedTable):
-    """TableEngine by Spark or deltalake, chosen by the size of the work; both write the same table."""
+    """TableEngine that uses Spark or deltalake, depending on the size of the work; both write the same table."""
 
     def __init__(
         self, path: Place, spark: SparkSession, mapped: MappedTables, strategy: MergeStrategy, settings: MergeSettings
@@ -40,7 +39,7 @@ class ClusterEngine(LoggedTable):
 
     @property
     def _large(self) -> DeltaSparkEngine:
-        """The engine of Spark: it has a separate session, so it is opened when needed."""
+        """Spark's engine, which is opened when needed because it has a separate session."""
         if self._opened is None:
             self._opened = DeltaSparkEngine(self._log, self._spark, self._strategy)
         return self._opened
@@ -96,7 +95,7 @@ class ClusterEngine(LoggedTable):
         self._by_size.compact(cluster_by)
 
     def fold(self) -> bool:
-        """Write some of the files with many deleted rows again, in the driver, if the table has very many."""
+        """Rewrite some files with many deleted rows in the driver, if the table has very many deleted rows."""
         return self._small.fold()
 
     @property
@@ -107,6 +106,6 @@ class ClusterEngine(LoggedTable):
         self._log.vacuum(kept_us)
 
     def count_values(self, column: str) -> int | None:
-        """Return the number of rows with a value in a column: from the statistics of files, else from the files."""
+        """Return the number of rows with a value in a column, from the statistics of files or, if missing, from the files."""
         known = self._log.count_values(column)
         return self._large.count_values(column) if known is None else known

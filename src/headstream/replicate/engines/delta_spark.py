@@ -1,4 +1,4 @@
-"""The engine for a cluster: Spark's own MERGE. It is also used for tables that only Spark can change.
+"""The engine for a cluster: Spark's own MERGE. Also used for tables that only Spark can change.
 
 deltalake reads the table's log (columns, applied versions, statistics) in the driver, without a Spark job.
 """
@@ -28,17 +28,17 @@ _APP_ID: Final = "spark.databricks.delta.write.txnAppId"
 _VERSION: Final = "spark.databricks.delta.write.txnVersion"
 _SOURCE: Final = "headstream_changes"
 _LEAST_BYTES: Final = 128 << 20
-"""Size of a table from which Spark's merges are quicker with deletion vectors: twice at 230 MB, no gain at 25 MB."""
+"""Size of a table above which Spark's merges are faster with deletion vectors: twice as fast at 230 MB, not faster at 25 MB."""
 _KEYS: Final = "headstream_keys"
 
 
 class DeltaSparkEngine(LoggedTable):
-    """TableEngine by Spark.
+    """TableEngine that uses Spark.
 
     Args:
-        spark: A session with Delta. Each engine works in a separate session, so that engines in several threads do not see each
-            other's settings and views.
-        strategy: Of merges; Spark writes deletion vectors itself.
+        spark: A session with Delta. Each engine works in a separate session, so engines in several threads do not share settings
+            and views.
+        strategy: The merge strategy; Spark writes deletion vectors itself.
     """
 
     def __init__(self, log: TableLog | Place, spark: SparkSession, strategy: MergeStrategy = "rewrite") -> None:
@@ -102,7 +102,7 @@ class DeltaSparkEngine(LoggedTable):
         )
 
     def _allow_vectors(self) -> None:
-        """Enable deletion vectors of the table, if they are to be used and pay."""
+        """Enable deletion vectors of the table if the strategy allows them and the table is large enough."""
         properties = self._log.table.metadata().configuration
         if self._strategy == "rewrite" or properties.get(VECTORS_PROPERTY) == "true":
             return
@@ -113,7 +113,7 @@ class DeltaSparkEngine(LoggedTable):
             self._refresh()
 
     def _insert(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
-        """Run a merge into a table without rows: nothing is matched, and an append need not compute its source twice."""
+        """Run a merge into an empty table as an append, which, unlike a merge, does not compute the source twice."""
         self._refresh()
         if not self.is_empty:
             return self.merge(plan, changes, app_id, version)
@@ -158,7 +158,7 @@ class DeltaSparkEngine(LoggedTable):
             return self._spark.sql(f"SELECT {names} FROM {self._name} WHERE {where}")
 
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
-        """Return columns of the rows that have one of the given keys, found by the executors."""
+        """Return the given columns of the rows with one of the given keys; executors find the rows."""
         names = ", ".join(f"t.{quote_name(name)}" for name in columns)
         same = " AND ".join(f"t.{quote_name(name)} = k.{quote_name(name)}" for name in keys.column_names)
         with translated(self.path, "the table cannot be read"):
@@ -174,19 +174,19 @@ class DeltaSparkEngine(LoggedTable):
         self._refresh()
 
     def fold(self) -> bool:
-        """Nothing: OPTIMIZE writes files with many deleted rows again, and the driver is not to."""
+        """Do nothing: OPTIMIZE rewrites files with many deleted rows."""
         return False
 
     @property
     def vectors(self) -> VectorState | None:
-        """None: the driver does not read which files Spark's vectors are of."""
+        """None: the driver does not read Spark's deletion vectors."""
         return None
 
     def vacuum(self, kept_us: int) -> None:
         self._log.vacuum(kept_us)
 
     def count_values(self, column: str) -> int | None:
-        """Return the number of rows with a value in a column: from the statistics of files, else from the files."""
+        """Return the number of rows with a value in a column, from the statistics of files or, if missing, from the files."""
         with translated(self.path, "the table's log cannot be read"):
             known = self._log.count_values(column)
         if known is not None:
@@ -195,7 +195,7 @@ class DeltaSparkEngine(LoggedTable):
             return int(self._spark.sql(f"SELECT count({quote_name(column)}) AS count FROM {self._name}").collect()[0]["count"])
 
     def _hide_partitions(self) -> None:
-        """Set the table properties that keep partition values out of file paths, as in tables that this version creates."""
+        """Set the table properties that keep partition values out of file paths, as in new tables."""
         missing = self._log.missing_properties
         if missing:
             self._tables.set_properties(self.path, missing)
@@ -221,7 +221,7 @@ class DeltaSparkEngine(LoggedTable):
 
     @contextmanager
     def _own(self, rows: pa.Table | DataFrame) -> Iterator[DataFrame]:
-        """Yield rows as a frame of the engine's session: rows of another session reach it only through global views."""
+        """Yield rows as a frame of the engine's session; rows of another session are passed in a global view."""
         if isinstance(rows, pa.Table):
             yield self._frame(rows)
             return
@@ -238,9 +238,9 @@ class DeltaSparkEngine(LoggedTable):
 
     @contextmanager
     def _committing(self, action: str, app_id: str, version: int) -> Iterator[None]:
-        """Translate errors and read the log again; a commit that has failed counts as made if the log has it.
+        """Translate errors and refresh the log; a failed commit is successful if the log contains it.
 
-        An object store's answer to a commit can be lost; the repeated request is then refused because of that commit itself.
+        If the response of an object store to a commit is lost, the request is repeated and refused, because the commit exists.
         """
         self._hide_partitions()
         try:

@@ -41,7 +41,7 @@ _DELTA_TYPES: Final = {spark: delta for delta, spark in _SPARK_TYPES.items()}
 
 
 class TableLog:
-    """The metadata of a Delta table, from its log: columns, applied versions, statistics, needed files. Reads no data."""
+    """The metadata of a Delta table from its log: columns, applied versions, statistics, needed files. Reads no data."""
 
     def __init__(self, path: Place) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class TableLog:
 
     @property
     def columns(self) -> dict[str, str]:
-        """All columns and their Spark types, in the table's order; empty before the table exists."""
+        """All columns and their Spark types, in table order; empty if the table does not exist."""
         if self._table is None:
             return {}
         return {field.name: _spark_type(field) for field in self._table.schema().fields}
@@ -65,7 +65,7 @@ class TableLog:
 
     @property
     def table(self) -> DeltaTable:
-        """The table at the time of the last read of its log."""
+        """The table as of the last read of its log."""
         assert self._table is not None, "create() comes first"
         return self._table
 
@@ -83,18 +83,19 @@ class TableLog:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the table's files."""
+        """The total size of the table's files."""
         return 0 if self._table is None else int(pc.sum(pa.table(self._table.get_add_actions())["size_bytes"]).as_py() or 0)
 
     @property
     def is_empty(self) -> bool:
-        """Whether the table has no files, so no rows, and had none when this was asked before: it is asked before each merge."""
+        """Whether the table has no files, and so no rows, now and at all earlier calls, which precede each merge."""
         self._has_files = self._has_files or (self._table is not None and self._table.get_add_actions().num_rows > 0)
         return not self._has_files
 
     @property
     def has_unescaped_paths(self) -> bool:
-        """Whether Spark has written paths with characters that deltalake escapes: its commits would not remove such files."""
+        """Whether Spark has written paths with characters that deltalake escapes; commits of deltalake would not remove such
+        files."""
         if self._table is None or not path_properties(self.columns, self._table.metadata().partition_columns):
             return False
         paths = pa.table(self._table.get_add_actions())["path"]
@@ -102,19 +103,19 @@ class TableLog:
 
     @property
     def missing_properties(self) -> dict[str, str]:
-        """The properties of path_properties() that the table, which another version has created, lacks."""
+        """The properties of path_properties() that the table, created by another version of Headstream, lacks."""
         metadata = self.table.metadata()
         wanted = path_properties(self.columns, metadata.partition_columns)
         return {} if wanted.items() <= metadata.configuration.items() else wanted
 
     @property
     def may_have_vectors(self) -> bool:
-        """Whether files can have deletion vectors: another engine has enabled them. Statistics then count deleted rows too."""
+        """Whether files can have deletion vectors, because an engine has enabled them. Statistics then include deleted rows."""
         return "deletionVectors" in (self.table.protocol().reader_features or ())
 
     @property
     def snapshot(self) -> LogSnapshot:
-        """The table with its deletion vectors, of the newest version that was read or a later version."""
+        """The table with its deletion vectors, at the newest version that was read or a later version."""
         if self._snapshot is None:
             self._snapshot = LogSnapshot.read(self.path, at_least=self.table.version())
         elif self._snapshot.version < self.table.version():
@@ -123,19 +124,20 @@ class TableLog:
 
     @property
     def vector_counts(self) -> tuple[int, int, int | None]:
-        """Files with deletion vectors, their deleted rows, and when files were last folded, milliseconds; as far as was read."""
+        """Number of files with deletion vectors, number of their deleted rows, and time of the last fold in milliseconds, if
+        read."""
         if self._snapshot is None:
             return 0, 0, None
         counts = [file.deleted for file in list(self._snapshot.files.values()) if file.vector is not None]
         return len(counts), sum(counts), self._snapshot.folded_ms
 
     def count_rows(self) -> int | None:
-        """Return the number of rows by the statistics of files; None if these lack it."""
+        """Return the number of rows from the statistics of files; None if the statistics lack it."""
         counts = pa.table(self.table.get_add_actions())["num_records"]
         return None if counts.null_count or self.may_have_vectors else int(pc.sum(counts).as_py() or 0)
 
     def count_values(self, column: str) -> int | None:
-        """Return the number of rows with a value in a column, deleted rows included; None if statistics are missing."""
+        """Return the number of rows with a value in a column, including deleted rows; None if statistics are missing."""
         field = next(field for field in self.table.schema().fields if field.name == column)
         physical = field.metadata.get("delta.columnMapping.physicalName", column)
         files = pa.table(self.table.get_add_actions(flatten=True))
@@ -149,7 +151,7 @@ class TableLog:
         return int(pc.sum(files["num_records"]).as_py()) - int(pc.sum(nulls).as_py())
 
     def vacuum(self, kept_us: int) -> None:
-        """Delete files that no version has needed for a time, microseconds, and files of interrupted writes."""
+        """Delete files that no version has needed for `kept_us` microseconds, and files of interrupted writes."""
         hours = -(-kept_us // _HOUR_US)
         self.refresh()  # another engine can have enabled deletion vectors
         with Translated(self.path, "the table cannot be vacuumed"):
@@ -166,7 +168,7 @@ class TableLog:
 
 
 class LoggedTable:
-    """The members of a TableEngine that the table's log answers."""
+    """The members of a TableEngine that need only the table's log."""
 
     def __init__(self, log: TableLog) -> None:
         self._log = log
@@ -185,7 +187,7 @@ class LoggedTable:
 
 
 class DeltaLakeEngine(LoggedTable):
-    """TableEngine by deltalake; `mapped` creates and changes tables whose column names need mapping."""
+    """TableEngine that uses deltalake; `mapped` creates and changes tables whose column names need mapping."""
 
     def __init__(
         self,
@@ -234,7 +236,7 @@ class DeltaLakeEngine(LoggedTable):
                 self._log.table.alter.add_columns(fields)
 
     def widen(self, widened: Mapping[str, str]) -> None:
-        """Write the rows again: Parquet files keep the type that they were written with."""
+        """Rewrite the rows, since Parquet files keep the types with which they were written."""
         if self._log.is_mapped:
             self._mapped.widen(self.path, widened)
             self._log.refresh()
@@ -283,7 +285,7 @@ class DeltaLakeEngine(LoggedTable):
         return snapshot
 
     def merge_on_read(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts | None:
-        """Run a merge by deletion vectors, as merge(); None if files are to be rewritten instead, by the table's strategy."""
+        """Run a merge with deletion vectors; return None if, by the table's strategy, files must be rewritten instead."""
         table = self._log.table
         if self._on_read is None or not self._on_read.may_pay(table.metadata().configuration, self._log.size_bytes):
             return None
@@ -339,7 +341,7 @@ class DeltaLakeEngine(LoggedTable):
             return pa.Table.from_batches(self._query(schema, where), schema)
 
     def frame(self, columns: Sequence[str], where: str) -> DataFrame:
-        """Not possible: takes_frames is false."""
+        """Not supported: takes_frames is False."""
         raise AssertionError(where)
 
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
@@ -353,12 +355,12 @@ class DeltaLakeEngine(LoggedTable):
             raise StorageError(
                 "Spark has written files of partitions whose values are not ASCII, and deltalake cannot replace these files",
                 where=str(self.path),
-                advice="Set engine to spark for this table, or have Spark write all of its rows again",
+                advice="Set engine to spark for this table, or rewrite all of its rows with Spark",
             )
 
     @contextmanager
     def _committing(self, action: str) -> Iterator[None]:
-        """Translate errors; read the log again after an error, since a commit whose response was lost can exist."""
+        """Translate errors; after an error, refresh the log, because a commit can exist although its response was lost."""
         try:
             with Translated(self.path, action):
                 yield
@@ -409,12 +411,12 @@ class DeltaLakeEngine(LoggedTable):
         return VectorState("rewrite", files, deleted, 0, folded_us) if files else None
 
     def _fold(self, steps: int) -> bool:
-        with self._committing("the table cannot be folded"):
+        with self._committing("the files of the table cannot be merged"):
             done = fold(self._log.snapshot, steps=steps)
         if done.commits:
             self._log.refresh()
             found = (self.path, done.removed, done.added, done.deleted)
-            _LOGGER.info("%s: %d files were folded into %d, without %d deleted rows", *found)
+            _LOGGER.info("%s: merged %d files into %d, removing %d deleted rows", *found)
         return done.commits > 0
 
     def vacuum(self, kept_us: int) -> None:
@@ -426,11 +428,11 @@ class DeltaLakeEngine(LoggedTable):
 
 @contextmanager
 def _copied(rows: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> Iterator[pa.RecordBatchReader]:
-    """Yield a table's rows with other types, read from a copy in a local file.
+    """Yield a table's rows with other types, from a copy in a local file.
 
-    A thread of deltalake's runtime waits for the rows that it writes. It must not wait for the table's files or for Python:
-    reading files needs another of its threads, of which there are as many as cores, and a thread that waits for one can hold
-    Python's lock. Otherwise as many tables as cores, widened at the same time, wait for each other forever.
+    A thread of deltalake's runtime waits for the rows that it writes. Reading the table's files requires another thread of the
+    runtime, which has as many threads as cores, and a waiting thread can hold Python's lock. So without the copy, widening as
+    many tables as cores at the same time would cause a deadlock.
     """
     with pa.ipc.new_stream(str(path), schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         for batch in rows:

@@ -1,8 +1,8 @@
-"""The interface of engines: only an engine accesses a Delta table, so the meaning of a merge is defined once, for all engines.
+"""The interface of engines. Only an engine accesses a Delta table; the semantics of a merge are the same for all engines.
 
-    plan.py (pure)           the planned merge        ->  an engine runs it: one commit, which records (app_id, version)
+    plan.py (no I/O): the planned merge -> an engine runs the merge in one commit, which records (app_id, version)
 
-Both engines write the same tables and can be exchanged at any time.
+All engines write the same tables, and a table's engine can be changed at any time.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True)
 class VectorState:
-    """The deletion vectors of a table, as far as its log was read.
+    """The deletion vectors of a table at the last read of its log.
 
     Args:
-        index_bytes: Size of the indexes of its keys.
-        folded_us: Time at which files were last folded, microseconds since 1970 UTC; None if that is not known.
+        index_bytes: Size of the table's key indexes, bytes.
+        folded_us: Time at which files were last folded, microseconds since 1970 UTC; None if unknown.
     """
 
     strategy: MergeStrategy
@@ -48,7 +48,7 @@ class VectorState:
     folded_us: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the state as a JSON object."""
         return asdict(self)
 
 
@@ -61,28 +61,28 @@ class TableEngine(Protocol):
 
     @property
     def columns(self) -> dict[str, str]:
-        """All columns and their Spark types, in the table's order; empty before it is created."""
+        """All columns and their Spark types, in table order; empty if the table does not exist."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether the table has no rows: it has had no files."""
+        """Whether the table has no files and so no rows."""
 
     def create(self, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = False) -> None:
         """Create the empty table.
 
         Args:
-            mapped: Whether Delta's column mapping is switched on, even if no name of a column needs it.
+            mapped: Whether to enable Delta's column mapping even if no column name needs it.
         """
 
     def add_columns(self, added: Mapping[str, str]) -> None:
-        """Add columns, null in existing rows; switch column mapping on where a name needs it."""
+        """Add columns, null in existing rows; enable column mapping if a name needs it."""
 
     def widen(self, widened: Mapping[str, str]) -> None:
         """Widen the types of columns."""
 
     @property
     def takes_frames(self) -> bool:
-        """Whether merge() and append() take rows that are on Spark's executors."""
+        """Whether merge() and append() accept rows on Spark's executors."""
 
     def last_applied(self, app_id: str) -> int | None:
         """Return the highest version that a merge or append recorded for app_id, or None."""
@@ -91,13 +91,13 @@ class TableEngine(Protocol):
         """Run a merge in one commit that records (app_id, version), even if it was applied before.
 
         Args:
-            changes: The merge's source, in the table's types; a frame gives the same rows each time it is computed.
+            changes: The merge's source, in the table's types; a frame must return the same rows each time it is computed.
             app_id: Pipeline and unit.
-            version: Number of this application within the unit.
+            version: Number of the unit.
         """
 
     def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
-        """Add rows in one commit that records (app_id, version); the rows of a frame are not counted."""
+        """Append rows in one commit that records (app_id, version); the rows of a frame are not counted."""
 
     def update(self, assignments: Mapping[str, str], where: str) -> int:
         """Update the rows that match an SQL condition over the table's columns, in one commit, and return their number."""
@@ -106,19 +106,19 @@ class TableEngine(Protocol):
         """Delete the rows that match an SQL condition, in one commit, and return their number."""
 
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
-        """Return columns of the rows that match an SQL condition over the table's columns."""
+        """Return the given columns of the rows that match an SQL condition over the table's columns."""
 
     def frame(self, columns: Sequence[str], where: str) -> DataFrame:
-        """Return columns of the rows that match an SQL condition, on Spark's executors, of the table's present version.
+        """Return the given columns of the current rows that match an SQL condition, on Spark's executors.
 
-        To be called only if takes_frames is true.
+        Call frame() only if takes_frames is True.
         """
 
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
-        """Return columns of the rows with given keys; holds no other rows of the table in memory.
+        """Return the given columns of the rows with given keys, without holding other rows of the table in memory.
 
         Args:
-            where: A condition that holds for all of these rows, and possibly for further rows.
+            where: A condition that holds for all of these rows and possibly for others.
             keys: Key columns in the table's types, each key once.
         """
 
@@ -126,22 +126,24 @@ class TableEngine(Protocol):
         """Merge small files.
 
         Args:
-            cluster_by: Columns by which all rows are sorted again (on a Z-order curve), so that a query for some of their
-                values reads few files; empty: large files are not rewritten.
+            cluster_by: Columns by which all rows are sorted (on a Z-order curve), so that a query for some of their values reads
+                few files; empty: large files are not rewritten.
         """
 
     def fold(self) -> bool:
-        """Rewrite files with many deleted rows if they are too many to wait for compact(); return whether it did so."""
+        """Rewrite files with many deleted rows if there are too many to wait for compact(); return whether files were
+        rewritten."""
 
     @property
     def vectors(self) -> VectorState | None:
-        """The table's deletion vectors; None for a table that neither has nor uses them. Reads nothing."""
+        """The table's deletion vectors; None if the table neither has nor uses deletion vectors. Reads nothing."""
 
     def vacuum(self, kept_us: int) -> None:
-        """Delete files of writes cut short, and files unneeded for `kept_us` microseconds: older versions become unreadable."""
+        """Delete files of interrupted writes, and files not needed for `kept_us` microseconds; older versions become
+        unreadable."""
 
     def count_values(self, column: str) -> int | None:
-        """Return the number of rows with a value in a column, from the statistics of files, or None."""
+        """Return the number of rows with a value in a column from the statistics of files, or None."""
 
 
 class MergedTable:
@@ -153,10 +155,10 @@ class MergedTable:
 
     @property
     def path(self) -> Place:
-        """Its directory or URI."""
+        """The table's directory or URI."""
         return self.engine.path
 
     @property
     def columns(self) -> dict[str, str]:
-        """The source's columns of the table and their Spark types, in its order; empty before it is created."""
+        """The table's columns from its source and their Spark types, in table order; empty if the table does not exist."""
         return {name: kind for name, kind in self.engine.columns.items() if not name.startswith(RESERVED_PREFIX)}

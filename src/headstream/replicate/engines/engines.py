@@ -1,4 +1,4 @@
-"""Which engine a table gets."""
+"""Selects the engine of a table."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 
 class SparkWorkers(NamedTuple):
-    """Where Spark's tasks run, by its setting `master`; `in_driver`: as threads of the driver's own process."""
+    """The place where Spark's tasks run, by the setting `master`. `in_driver`: tasks are threads of the driver's process."""
 
     in_driver: bool
     master: str
 
 
 def find_workers(spark: SparkSession) -> SparkWorkers:
-    """Return where the tasks of a session run, according to its context: `local-cluster` runs separate processes for them."""
+    """Return where the tasks of a session run; `local-cluster` runs tasks in separate processes."""
     context = spark.sparkContext
     return SparkWorkers(bool(context._jsc.sc().isLocal()), str(context.master))
 
 
 class Engines:
-    """Opens tables."""
+    """Opens tables with their engines."""
 
     def __init__(self, spark: SparkSession, merge: MergeSettings | None = None) -> None:
         self._spark = spark
@@ -43,10 +43,10 @@ class Engines:
         self._automatic: Literal["deltalake", "spark"] | None = None
 
     def check(self, places: Sequence[Place], kinds: Collection[str]) -> None:
-        """Give Spark the settings of the places' object stores, and check that it can write there if necessary.
+        """Pass the settings of the locations' object stores to Spark, and, if necessary, check that Spark can write to them.
 
         Raises:
-            EnvironmentSetupError: Spark merges some of the tables, and lacks the jars for the store.
+            EnvironmentSetupError: Spark merges some of the tables but lacks the jars for the store.
         """
         stores = {(place.scheme, place.bucket): place for place in places if isinstance(place, StorePlace)}
         for place in stores.values():
@@ -64,8 +64,9 @@ class Engines:
         """Return an engine for a table.
 
         Args:
-            kind: `auto` is deltalake where Spark's tasks run in the driver's process, since it is several times quicker there.
-                If executors are separate processes, `auto` is Spark for large merges, whose work they share.
+            kind: `auto` is deltalake if Spark's tasks run in the driver's process, where deltalake is several times faster. If
+                executors are separate processes, `auto` is Spark for large merges, to distribute the work, and otherwise
+                deltalake.
         """
         if kind == "auto" and self._choose() == "spark":
             return ClusterEngine(path, self._spark, self._mapped, strategy, self._merge)

@@ -1,9 +1,9 @@
-"""Folding: files with many deleted rows, and small files, are rewritten without the deleted rows, in bounded steps.
+"""Folding: rewrites files with many deleted rows, and small files, without the deleted rows, in bounded steps.
 
     per partition:  files with >= 20 % deleted rows  +  small files of similar sizes   ->   new files, one commit
 
-The largest of the folded small files is at most twice as large as the rest together, so a row is rewritten when its file has
-grown by half, not with each fold. deltalake's own compaction leaves large files with their vectors.
+The largest folded small file is at most twice as large as all others together. So a row is rewritten when its file grows by half,
+not with each fold. deltalake's own compaction does not rewrite large files with deletion vectors.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from headstream.replicate.storage.delta_places import Translated
 from headstream.replicate.storage.places import Place
 
 _DELETED_SHARE: Final = 0.2
-"""Of a file's rows, from which the file is written again."""
+"""Share of deleted rows in a file at which the file is rewritten."""
 _MOST_FILES: Final = 200
-"""Small files and files with deletion vectors, from which the table is folded without waiting for its time."""
+"""Number of small files and files with deletion vectors at which the table is folded before its scheduled time."""
 _MOST_DELETED: Final = 0.5
-"""Deleted rows per row of the table, from which it is folded, too: readers skip them, and merges look at their keys."""
+"""Deleted rows per row of the table at which the table is folded before its scheduled time."""
 _STEP_BYTES: Final = 256 << 20
-"""Of the files of one commit: about five seconds of work."""
+"""Maximum size of the files of one commit, bytes: about five seconds of work."""
 COMPACTION_STEPS: Final = 16
-"""Most commits of a scheduled compaction: 4 GiB."""
+"""Maximum number of commits of a scheduled compaction: 4 GiB."""
 _ATTEMPTS: Final = 5
 
 
@@ -43,10 +43,10 @@ class Folded:
     """The result of a fold.
 
     Args:
-        commits: Number of its commits.
-        removed: Files that were replaced.
-        added: Files that replace them.
-        deleted: Deleted rows that are in no file now.
+        commits: Number of commits of the fold.
+        removed: Number of replaced files.
+        added: Number of files that replace them.
+        deleted: Number of deleted rows that were removed from files.
     """
 
     commits: int = 0
@@ -61,7 +61,7 @@ class Folded:
 
 
 def must_fold(snapshot: LogSnapshot) -> bool:
-    """Return whether the table's small files or deleted rows have reached the number at which it is folded."""
+    """Return whether the table must be folded, by the number of small files and of deleted rows."""
     files, least_bytes = snapshot.files.values(), target_size(snapshot.configuration) // 2
     count = sum(file.vector is not None or file.size < least_bytes for file in files)
     deleted = sum(file.deleted for file in files)
@@ -72,13 +72,13 @@ def must_fold(snapshot: LogSnapshot) -> bool:
 def fold(
     snapshot: LogSnapshot, *, steps: int = COMPACTION_STEPS, step_bytes: int = _STEP_BYTES, all_vectors: bool = False
 ) -> Folded:
-    """Write files with many deleted rows, and small files, again.
+    """Rewrite files with many deleted rows, and small files.
 
     Args:
-        snapshot: The table, in which merge_on_read_refusal() allows deletion vectors; it advances to the last commit.
-        steps: Maximum number of commits; the next call folds the rest.
-        step_bytes: Size of the files of one commit, bytes; a single file can be larger.
-        all_vectors: Whether only the files with vectors are rewritten.
+        snapshot: The table, for which merge_on_read_refusal() must allow deletion vectors; advanced to the last commit.
+        steps: Maximum number of commits; the next call continues the fold.
+        step_bytes: Maximum size of the files of one commit, bytes; a single file can be larger.
+        all_vectors: Whether to rewrite only the files with vectors, but all of them.
 
     Raises:
         StorageError: the table cannot be read or written, or other writers committed first each time.
@@ -101,19 +101,19 @@ def fold(
 
 
 def remove_vectors(table: Place) -> Folded:
-    """Write the files with deletion vectors again, and take the feature from the table, which older readers then can read.
+    """Rewrite the files with deletion vectors, and remove the feature from the table, so that older readers can read it.
 
-    Its older versions still need a reader that knows the feature.
+    Older versions of the table still require a reader that supports the feature.
 
     Raises:
-        StorageError: there is no table, it has not the feature, or it cannot be read or written.
+        StorageError: the table does not exist, does not have the feature, or cannot be read or written.
     """
     snapshot = LogSnapshot.read(table)
     if not snapshot.protocol.has_vectors:
         raise StorageError("the table has no deletion vectors", where=str(table))
     refusal = merge_on_read_refusal(snapshot)
     if refusal is not None:
-        advice = "Let Spark do it: ALTER TABLE ... DROP FEATURE deletionVectors TRUNCATE HISTORY"
+        advice = "Use Spark: ALTER TABLE ... DROP FEATURE deletionVectors TRUNCATE HISTORY"
         raise StorageError(f"the deletion vectors of a table with {refusal} cannot be removed", where=str(table), advice=advice)
     done = Folded()
     for _ in range(_ATTEMPTS):
@@ -127,7 +127,7 @@ def remove_vectors(table: Place) -> Folded:
 
 
 def _with_vectors(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:
-    """Return files with vectors, each as a group by itself, for one commit."""
+    """Return files with vectors for one commit; each file is a group."""
     chosen: list[list[DataFile]] = []
     for file in snapshot.files.values():
         if file.vector is not None and step_bytes > 0:
@@ -138,12 +138,12 @@ def _with_vectors(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]
 
 def _outpaced(snapshot: LogSnapshot) -> StorageError:
     return StorageError(
-        f"other writers have changed the table in each of {_ATTEMPTS} attempts to fold files", where=str(snapshot.table)
+        f"other writers changed the table during each of {_ATTEMPTS} attempts to merge files", where=str(snapshot.table)
     )
 
 
 def _choose(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:
-    """Return the files of the next commit, grouped by partition; no file if nothing is to be folded."""
+    """Return the files of the next commit, grouped by partition; empty if there is nothing to fold."""
     least_bytes = target_size(snapshot.configuration) // 2
     partitions: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = defaultdict(list)
     for file in snapshot.files.values():
@@ -168,7 +168,8 @@ def _choose(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:
 
 
 def _similar(files: Sequence[DataFile]) -> Sequence[DataFile]:
-    """Return the first of files sorted by size, up to the last that is at most twice as large as all before it together."""
+    """Return the first files, sorted by size, up to the last file that is at most twice as large as all smaller files
+    together."""
     before = itertools.accumulate((file.size for file in files), initial=0)
     last = max(
         (number for number, (file, size) in enumerate(zip(files, before, strict=False)) if file.size <= 2 * size), default=-1

@@ -13,7 +13,7 @@ from headstream.replicate.storage.places import Place
 
 
 class GuardedEngine:
-    """Engine of a table that calls `before_commit` before every change; the change is not made if that raises an error."""
+    """Engine of a table that calls `before_commit` before every change; an error prevents the change."""
 
     def __init__(self, engine: TableEngine, before_commit: Callable[[], None]) -> None:
         self._engine = engine
@@ -80,7 +80,8 @@ class GuardedEngine:
         self._engine.compact(cluster_by)
 
     def fold(self) -> bool:
-        """Rewrite some files with many deleted rows, if there are very many; the checkpoint has nothing that this relies on."""
+        """Rewrite some files with many deleted rows if there are very many. Needs no save: the fold relies on nothing in the
+        checkpoint."""
         return self._engine.fold()
 
     @property

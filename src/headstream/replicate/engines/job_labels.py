@@ -1,7 +1,7 @@
-"""Descriptions of a pipeline's jobs in Spark's web UI: table, step and micro-batch, as in `SHOP.orders: merge, micro-batch 12`.
+"""Describes a pipeline's jobs in Spark's web UI by table, step and micro-batch: `SHOP.orders: merge, micro-batch 12`.
 
-A job has the description of the thread that starts it, in Python as in the JVM. Spark sets the property of the micro-batch's
-thread, so it is restored.
+A job has the description of the thread that starts the job, in Python and in the JVM. Spark sets the description of the
+micro-batch's thread, so this module restores it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from typing import Any, Final, TypeAlias
 from pyspark.sql import SparkSession
 
 LabelJobs: TypeAlias = Callable[[str], AbstractContextManager[Any]]
-"""A text -> a context in which the jobs of this thread have it as their description; it yields None, or what notes the result."""
+"""Returns, for a description, a context in which this thread's jobs have the description; yields None or a recorder of the
+result."""
 
 GROUP: Final = "headstream-replicate"
-"""The job group of jobs that write. That of the query would be cancelled when the query is stopped, in mid-merge."""
+"""The job group of writing jobs. The query's own group is cancelled when the query is stopped, even during a merge."""
 _DESCRIPTION: Final = "spark.job.description"
 _GROUP_ID: Final = "spark.jobGroup.id"
 
 
 def no_labels(text: str) -> AbstractContextManager[None]:
-    """Return a context that labels nothing: a LabelJobs."""
+    """Return a context without labels; a LabelJobs."""
     return nullcontext()
 
 
 class JobLabels:
-    """Labels the jobs that a thread starts; used by any thread. The session has its JVM in this process."""
+    """Labels the jobs that a thread starts; thread-safe. Requires a session with its JVM in this process."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
@@ -37,7 +38,8 @@ class JobLabels:
         return self._set({_DESCRIPTION: text, _GROUP_ID: GROUP})
 
     def reading(self, text: str) -> AbstractContextManager[None]:
-        """Return a context in which this thread's jobs have a description, and the group of the query: they end with it."""
+        """Return a context in which this thread's jobs have a description and the query's job group, so they end with the
+        query."""
         return self._set({_DESCRIPTION: text})
 
     @contextmanager

@@ -1,11 +1,11 @@
-"""Where the rows of given keys are in a data file, without reading it: its keys in order, with the positions of their rows.
+"""Indexes of data files: a file's sorted keys with the positions of their rows, to find rows without reading the file.
 
-A data file never changes, so an index of it is never out of date, and can be deleted at any time.
+A data file never changes, so its index is never out of date. An index can be deleted at any time.
 
     <directory>/<hash of the table>/<hash of file and key columns>.keys     Arrow IPC, memory-mapped, and 8 bytes of checksum
-        number      uint64, rising       the key itself, if it is one integer; else its hash
-        position    uint32               of the row with that number
-        <key>, ...                       the key of the row at each position, if numbers are hashes: it decides
+        number      uint64, ascending    the key if it is one integer, or the key's hash
+        position    uint32               position of the row with the number
+        <key>, ...                       the row's key, to compare if numbers are hashes
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _Numbers: TypeAlias = npt.NDArray[np.uint64]
 
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 _FORMAT: Final = 2
-"""In the names of indexes: one whose numbers were computed in another way is not found."""
+"""Format number in index names, so that indexes with differently computed numbers are not found."""
 _FILTER_BITS: Final = 21
 _BITS_PER_ROW: Final = 8
-"""Of a file's filter, at least: of the keys that the file lacks, 6 to 12 % pass it."""
+"""Minimum bits per row of a file's filter; 6 to 12 % of the keys that the file lacks pass the filter."""
 _LEAST_FILTERED: Final = 256
-"""Searched keys from which a file's filter is faster than a binary search of each key."""
+"""Number of searched keys above which a file's filter is faster than a binary search per key."""
 _CHECKSUM_BYTES: Final = 8
 _MOST_OPEN: Final = 4096
-"""Indexes mapped into memory at a time, of a table; Linux allows a process 65,530 mappings."""
+"""Maximum number of memory-mapped indexes per table; Linux allows 65,530 mappings per process."""
 
 
 def can_find(kind: pa.DataType) -> bool:
-    """Return whether rows are found by keys of a type: values are equal to SQL exactly where they are the same."""
+    """Return whether rows can be found by keys of a type, whose values must be equal in SQL only if they are identical."""
     tests = (
         *(pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_date32),
         *(pa.types.is_timestamp, pa.types.is_boolean, pa.types.is_decimal),
@@ -57,9 +57,9 @@ class FileKeys:
     """The keys of a data file's rows, including deleted rows.
 
     Args:
-        numbers: The number of each key; rising, if there are positions.
-        positions: The position of the row with each number; None: rows are in the file's order.
-        keys: The keys in the file's order; None if numbers are the keys.
+        numbers: The number of each key; ascending if there are positions.
+        positions: The row position of each number; None: numbers are in the order of the file's rows.
+        keys: The keys in the order of the file's rows; None if numbers are the keys.
     """
 
     numbers: _Numbers
@@ -68,19 +68,19 @@ class FileKeys:
 
     @property
     def filter_bits(self) -> int:
-        """The filter has 2 to the power of this number bits."""
+        """Base-2 logarithm of the number of bits of the filter."""
         return max((_BITS_PER_ROW * len(self.numbers) - 1).bit_length(), 3)
 
     @cached_property
     def filter(self) -> npt.NDArray[np.uint8]:
-        """A bit for each place that a number of the file has in it: most keys of other files are found missing by it."""
+        """Bloom filter of the file's numbers, which excludes most keys that the file lacks."""
         found = np.zeros(1 << self.filter_bits, np.bool_)
         found[_filter_places(self.numbers, self.filter_bits)] = True
         return np.packbits(found, bitorder="little")
 
 
 class SearchedKeys:
-    """The keys that rows are looked for by, each once, in the table's types. A key with a null matches no row."""
+    """The distinct keys to search, in the table's types. A key with a null matches no row."""
 
     def __init__(self, keys: pa.Table) -> None:
         self.columns = tuple(keys.column_names)
@@ -98,7 +98,7 @@ class SearchedKeys:
         self._places: dict[int, tuple[Positions, npt.NDArray[np.uint8]]] = {}
 
     def may_have(self, numbers: _Numbers) -> Positions:
-        """Return the places of numbers that can be among those searched; others are not."""
+        """Return the positions of the given numbers that may be searched numbers."""
         if self._filter is None:
             built = np.zeros(1 << _FILTER_BITS, np.bool_)
             built[_filter_places(self.numbers, _FILTER_BITS)] = True
@@ -106,7 +106,7 @@ class SearchedKeys:
         return np.flatnonzero(self._filter[_filter_places(numbers, _FILTER_BITS)])
 
     def may_be_in(self, file: FileKeys) -> Positions:
-        """Return the places of the numbers that can be in a file; others are not."""
+        """Return the positions of the searched numbers that may be in a file."""
         if file.filter_bits not in self._places:
             places = _filter_places(self.numbers, file.filter_bits)
             bits = np.left_shift(np.uint8(1), (places & np.uint64(7)).astype(np.uint8))
@@ -116,7 +116,7 @@ class SearchedKeys:
 
 
 def find_rows(file: FileKeys, searched: SearchedKeys) -> tuple[Positions, Positions]:
-    """Return the ascending positions of a file's rows with one of the given keys, and the rows of `searched` with these keys."""
+    """Return the ascending positions of a file's rows with a searched key, and the rows of `searched` with these keys."""
     numbers, positions, wanted, wanted_rows = file.numbers, file.positions, searched.numbers, searched.rows
     if positions is None:
         chosen = searched.may_have(numbers)
@@ -142,7 +142,7 @@ def find_rows(file: FileKeys, searched: SearchedKeys) -> tuple[Positions, Positi
 
 
 def _equal_pairs(many: _Numbers, few: _Numbers) -> tuple[Positions, Positions]:
-    """Return the places in `many` and in `few` of each pair of equal numbers; both rise."""
+    """Return the positions in `many` and `few` (both ascending) of each pair of equal numbers."""
     begins = np.searchsorted(many, few)
     hits = np.flatnonzero(begins < len(many))
     hits = hits[many[begins[hits]] == few[hits]]
@@ -159,7 +159,7 @@ def _filter_places(numbers: _Numbers, bits: int) -> _Numbers:
 
 
 def _numbers(keys: pa.Table) -> _Numbers:
-    """Return the number of each key; a key with a null has an undefined number."""
+    """Return the number of each key; the number of a key with a null is undefined."""
     columns = [column.combine_chunks() for column in keys.columns]
     parts = [_numbers_of(column) for column in columns]
     if len(parts) == 1:
@@ -186,8 +186,8 @@ class KeyIndex:
     """The indexes of a table's data files, in a directory of bounded size.
 
     Args:
-        base: The directory of the indexes of all tables, created when it is needed. None: no index is kept.
-        most_bytes: Size of the table's indexes at which no more are written.
+        base: The directory of the indexes of all tables, created when needed. None: no index is stored.
+        most_bytes: Size of the table's indexes above which no more indexes are written, bytes.
     """
 
     def __init__(self, base: Path | None, table: str, most_bytes: int) -> None:
@@ -199,14 +199,15 @@ class KeyIndex:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the files."""
+        """The total size of the index files, bytes."""
         with self._lock:
             if self._size < 0:
                 self._size = sum(size for _, size in self._files())
             return self._size
 
     def find(self, file: str, rows: int | None, columns: Sequence[str]) -> FileKeys | None:
-        """Return the index of a data file, by its name in the table's log and its row count if known; None if there is none."""
+        """Return the index of a data file, by its name in the table's log and its row count if known; None if it does not
+        exist."""
         if self._directory is None:
             return None
         name = _name(file, columns)
@@ -221,7 +222,7 @@ class KeyIndex:
         return known if known is None or rows in (None, len(known.numbers)) else None
 
     def build(self, file: str, keys: pa.Table) -> FileKeys:
-        """Return the keys of a data file from the key columns of all of its rows, and write its index if there is room for it."""
+        """Return the keys of a data file from the key columns of all its rows; write the index if there is enough space."""
         is_exact = keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type)
         if is_exact and keys.column(0).null_count:
             is_exact = False  # the number of a null is that of a key
@@ -235,7 +236,7 @@ class KeyIndex:
         return found
 
     def keep(self, files: Collection[str], columns: Sequence[str]) -> None:
-        """Delete the indexes of data files that are no longer in the table, if there are many."""
+        """Delete the indexes of data files that are no longer in the table, if there are many such indexes."""
         if self._directory is None:
             return
         kept = {_name(file, columns) for file in files}
@@ -279,7 +280,7 @@ class KeyIndex:
                 self._size += content.size + _CHECKSUM_BYTES
 
     def _read(self, path: Path) -> FileKeys | None:
-        """Return a stored index, mapped into memory; None if there is no complete index."""
+        """Return a stored index, memory-mapped; None if there is no complete index."""
         try:
             mapped = pa.memory_map(str(path)).read_buffer()
             content = mapped.slice(0, max(mapped.size - _CHECKSUM_BYTES, 0))

@@ -1,8 +1,8 @@
-"""Ranges of the keys of changes, so that a merge reads only the files that can contain one of them.
+"""Ranges of the keys of changes, so that a merge reads only files that can contain one of these keys.
 
-Delta's log has the minimum and maximum of each column in each file. Keys that rise with time are adjacent, but rarely in one
-range: updates of recent rows, inserts at the end, an occasional old row. One range from the least key to the greatest would
-include all keys in between.
+Delta's log has the minimum and maximum of each column in each file. Keys that increase with time are adjacent, but rarely in one
+range: recent rows are updated, rows are inserted at the end, and sometimes an old row changes. One range from the lowest to the
+highest key would include all keys in between.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import pyarrow.compute as pc
 from headstream.replicate.engines.plan import quote_name, quote_text
 
 KeyRanges: TypeAlias = dict[str, list[tuple[str, str]]]
-"""Key column -> least and greatest value of each of its ranges, as SQL literals."""
+"""Key column -> minimum and maximum of each range, as SQL literals."""
 ValueRanges: TypeAlias = dict[str, list[tuple[Any, Any]]]
-"""The same, as values."""
+"""Key column -> minimum and maximum of each range, as values."""
 
 _MOST_RANGES: Final = 16
-"""Each range costs a comparison with every file."""
+"""Maximum number of ranges per key column: each range costs a comparison with every file."""
 _GAP_SHARE: Final = 64
-"""Of all that the keys span, what a gap must have at least to be worth leaving out."""
+"""A gap is excluded if it is at least this fraction (1/n) of the span of the keys."""
 
 
 def key_ranges(rows: pa.Table, keys: Sequence[str]) -> KeyRanges:
-    """Return the ranges of the values of each key column, of columns that can exclude files."""
+    """Return the value ranges of each key column that can exclude files, as SQL literals."""
     return literal_ranges(value_ranges(rows, keys))
 
 
@@ -50,7 +50,7 @@ def value_ranges(rows: pa.Table, keys: Sequence[str]) -> ValueRanges:
 
 
 def join_ranges(parts: Iterable[ValueRanges]) -> ValueRanges:
-    """Return ranges that contain the ranges of several parts of the given rows, as few as for all rows at once."""
+    """Return ranges that contain the ranges of several parts of the rows, at most as many as for one part."""
     found: dict[str, list[tuple[Any, Any]]] = {}
     for part in parts:
         for key, ranges in part.items():
@@ -64,7 +64,7 @@ def literal_ranges(ranges: ValueRanges) -> KeyRanges:
 
 
 def ranges_sql(ranges: Mapping[str, Sequence[tuple[str, str]]], alias: str = "") -> list[str]:
-    """Return a condition for each key column, that its value is in one of its ranges; `alias` comes before column names."""
+    """Return, for each key column, the condition that its value is in one of its ranges; `alias` precedes column names."""
     conditions = []
     for key, places in ranges.items():
         name = f"{alias}{quote_name(key)}"
@@ -74,7 +74,7 @@ def ranges_sql(ranges: Mapping[str, Sequence[tuple[str, str]]], alias: str = "")
 
 
 def _places(values: pa.Array) -> list[tuple[int | datetime.date, int | datetime.date]]:
-    """Return the least and greatest value of each group of neighbours, apart by the widest gaps."""
+    """Return the minimum and maximum of each group of values, divided at the widest gaps."""
     numbers = np.sort((values.cast(pa.int32()) if pa.types.is_date32(values.type) else values).to_numpy())
     # As unsigned, no difference of two whole numbers overflows.
     gaps = np.diff(numbers.astype(np.int64).view(np.uint64))
@@ -87,7 +87,7 @@ def _places(values: pa.Array) -> list[tuple[int | datetime.date, int | datetime.
 
 
 def _joined(ranges: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Return sorted ranges without overlaps and without the narrowest gaps."""
+    """Return sorted ranges, joining overlapping ranges and ranges with the narrowest gaps."""
     apart: list[tuple[Any, Any]] = []
     for low, high in ranges:
         if apart and low <= apart[-1][1]:

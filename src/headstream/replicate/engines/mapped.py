@@ -1,6 +1,6 @@
-"""Tables with column names that Parquet cannot store (`order date`): Delta maps them, and only Spark can write such a table.
+"""Tables with column names that Parquet cannot store (`order date`). Delta maps such names; only Spark can write the tables.
 
-The engine merges into them as into any other table; this module creates the table and changes its columns.
+The engine merges into these tables as into other tables; this module creates a table and changes its columns.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _UNMAPPED_NAME: Final = re.compile(r"[^ ,;{}()\n\t=]+")
 
 
 def needs_column_mapping(names: Iterable[str]) -> bool:
-    """Return whether Delta needs column mapping to hold columns of these names."""
+    """Return whether Delta needs column mapping for columns with these names."""
     return not all(_UNMAPPED_NAME.fullmatch(name) for name in names)
 
 
 def path_properties(columns: Mapping[str, str], partition_by: Iterable[str]) -> dict[str, str]:
-    """Return the table properties that keep text out of the paths that Spark writes; none if all of these are ASCII.
+    """Return the table properties that keep partition values out of the paths that Spark writes; empty if paths are ASCII anyway.
 
-    Spark writes `city=Zürich/...` to the log, where deltalake would write `city=Z%C3%BCrich/...` when it removes that file; and a
-    value can be longer than the name of a directory.
+    Spark writes `city=Zürich/...` to the log; to remove the file, deltalake would write `city=Z%C3%BCrich/...`. A value can also
+    be longer than a directory name.
     """
     has_text = any(columns.get(name) == "STRING" or not name.isascii() for name in partition_by)
     return {"delta.randomizeFilePrefixes": "true"} if has_text else {}
@@ -45,26 +45,26 @@ class MappedTables(Protocol):
         """Create an empty table from column names and Spark types."""
 
     def map_columns(self, path: Place) -> None:
-        """Switch column mapping on."""
+        """Enable column mapping."""
 
     def add_columns(self, path: Place, columns: Mapping[str, str]) -> None:
         """Add columns, null in the existing rows."""
 
     def widen(self, path: Place, columns: Mapping[str, str]) -> None:
-        """Give columns a type that holds more."""
+        """Widen the types of columns."""
 
     def compact(self, path: Place, cluster_by: Sequence[str] = ()) -> None:
-        """Put small files together, with all rows sorted by the given columns, if any."""
+        """Merge small files; sort all rows by the columns in `cluster_by`, if there are any."""
 
 
 class SparkMappedTables:
-    """MappedTables by Spark's own Delta."""
+    """MappedTables that uses Spark's Delta."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = open_session(spark)
 
     def create(self, path: Place, columns: Mapping[str, str], partition_by: Sequence[str] = (), *, mapped: bool = True) -> None:
-        """Create an empty table from column names and Spark types, partitioned by some of them, without deletion vectors."""
+        """Create an empty table from column names and Spark types, without deletion vectors, optionally partitioned."""
         divided = f"PARTITIONED BY ({', '.join(map(quote_name, partition_by))}) " if partition_by else ""
         properties = {VECTORS_PROPERTY: "false", **path_properties(columns, partition_by)}
         if mapped:
@@ -73,7 +73,7 @@ class SparkMappedTables:
         self._run(path, f"CREATE TABLE {columns_sql} USING delta {divided}TBLPROPERTIES ({_settings(properties)})")
 
     def map_columns(self, path: Place) -> None:
-        """Switch column mapping on."""
+        """Enable column mapping."""
         self.set_properties(path, {"delta.columnMapping.mode": "name"})
 
     def set_properties(self, path: Place, properties: Mapping[str, str]) -> None:
@@ -86,7 +86,7 @@ class SparkMappedTables:
         self._run(path, f"ALTER TABLE {_table(path)} ADD COLUMNS ({_specification(columns)})")
 
     def _allow_types(self, path: Place, columns: Mapping[str, str]) -> None:
-        """Enable the table feature that TIMESTAMP_NTZ needs, which Delta does by itself only in a new table."""
+        """Enable the table feature that TIMESTAMP_NTZ needs, which Delta enables itself only in a new table."""
         if "TIMESTAMP_NTZ" in columns.values():
             self._run(path, f"ALTER TABLE {_table(path)} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
@@ -103,7 +103,7 @@ class SparkMappedTables:
             writer.save(spark_path(path))
 
     def compact(self, path: Place, cluster_by: Sequence[str] = ()) -> None:
-        """Put small files together, with all rows sorted by the given columns, if any."""
+        """Merge small files; sort all rows by the columns in `cluster_by`, if there are any."""
         clustered = f" ZORDER BY ({', '.join(map(quote_name, cluster_by))})" if cluster_by else ""
         self._run(path, f"OPTIMIZE {_table(path)}{clustered}")
 
@@ -113,7 +113,7 @@ class SparkMappedTables:
 
 
 def open_session(spark: SparkSession) -> SparkSession:
-    """Return a session with its own settings and views, set for tables that other readers share."""
+    """Return a session with its own settings and views, configured for tables that other readers share."""
     session = spark.newSession()
     # Timestamps travel as instants, and are read as such.
     session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -132,7 +132,7 @@ def _table(path: Place) -> str:
 
 
 def spark_path(path: Place) -> str:
-    """Return a table's directory or URI as Spark names it."""
+    """Return a table's directory or URI in Spark's form."""
     return path.hadoop_uri if isinstance(path, StorePlace) else str(path.resolve())
 
 

@@ -1,9 +1,9 @@
-"""Merges whose cost depends on the changes alone: matched rows are marked as deleted, and new files have the rows that replace
-them.
+"""Merges with deletion vectors: matched rows are marked as deleted, and new files have the rows that replace them.
 
-    files by statistics  ->  rows by key (key_index.py), without already deleted rows ->  rows after the merge  ->  one commit
+    files by statistics  ->  live rows by key (key_index.py)  ->  rows after the merge  ->  one commit
 
-The merge follows the plan with the same code as a merge that rewrites files, but for matched rows only.
+The cost depends only on the changes. The merge applies the plan with the same code as a merge that rewrites files, but only to
+matched rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from headstream.replicate.storage.places import Place
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 OWN_TABLE: Final = {"headstream.mergeStrategy": "auto"}
-"""The property of tables that are created for the strategy `auto`: it may give them deletion vectors."""
+"""The property of tables that are created for the strategy `auto`, which can enable their deletion vectors."""
 _ATTEMPTS: Final = 5
 _THREADS: Final = 2
 _SEQUENCE: Final = "_hs_sequence"
@@ -46,11 +46,11 @@ _ROW, _TOUCHED = "_hs_row", "_hs_touched"
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Live rows of a file that changes match.
+    """The live rows of a file that match changes.
 
     Args:
-        positions: Of the rows, rising.
-        changes: The number of the change that matches each.
+        positions: Ascending positions of the rows.
+        changes: The number of the matching change of each row.
     """
 
     file: DataFile
@@ -62,7 +62,7 @@ class _Found:
 
 
 class MergeOnRead:
-    """Merges of one table by deletion vectors; `advanced` returns the newest state of the table's log."""
+    """Runs merges of one table with deletion vectors; `advanced` returns the newest state of the table's log."""
 
     def __init__(
         self, path: Place, advanced: Callable[[], LogSnapshot], strategy: MergeStrategy, settings: MergeSettings
@@ -74,24 +74,24 @@ class MergeOnRead:
         self._refusal: str | None = None
 
     def may_pay(self, configuration: Mapping[str, str], size_bytes: int) -> bool:
-        """Return whether a merge can be one by deletion vectors; if not, the table's log need not be read for it."""
+        """Return whether a merge may use deletion vectors; if not, the table's log need not be read."""
         if self.strategy != "auto":
             return True
         is_open = configuration.get(VECTORS_PROPERTY) == "true" or OWN_TABLE.items() <= configuration.items()
         return is_open and size_bytes >= self._settings.rewrite_below
 
     def merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts | None:
-        """Run a merge in one commit that records (app_id, version); None if the files are to be rewritten instead.
+        """Run a merge in one commit that records (app_id, version); return None if the files must be rewritten instead.
 
         Raises:
             StorageError: the table cannot be read or written, or has two rows with the same key.
-            HeadstreamError, OSError, pyarrow.ArrowException: as libraries raise them.
+            HeadstreamError, OSError, pyarrow.ArrowException: raised by libraries, not translated.
         """
         snapshot = self._advanced()
         applied = snapshot.transactions.get(app_id)
         for _ in range(_ATTEMPTS):
             if snapshot.transactions.get(app_id) != applied:
-                raise StorageError(f"another process applies {app_id} to the table at the same time", where=str(snapshot.table))
+                raise StorageError(f"another process is applying {app_id} to the table", where=str(snapshot.table))
             if not self._may_merge(snapshot, plan):
                 return None
             searched = SearchedKeys(_cast(changes.select(list(plan.match)), snapshot.schema))
@@ -104,9 +104,9 @@ class MergeOnRead:
             except Conflict:
                 snapshot = self._advanced()
         raise StorageError(
-            f"other writers have changed the table in each of {_ATTEMPTS} attempts to commit a merge",
+            f"other writers changed the table during each of {_ATTEMPTS} attempts to commit a merge",
             where=str(snapshot.table),
-            advice="Run other writers of the table at other times; the merge is repeated",
+            advice="Run other writers of the table at other times; the pipeline repeats the merge",
         )
 
     def _may_merge(self, snapshot: LogSnapshot, plan: MergePlan) -> bool:
@@ -117,13 +117,15 @@ class MergeOnRead:
             refusal = f"the key column {unusual[0]} of type {kinds[unusual[0]]}"
         if refusal is not None and refusal != self._refusal:
             _LOGGER.warning(
-                "changes of %s are merged by rewriting files, not by deletion vectors: it has %s", snapshot.table, refusal
+                "changes of %s are merged by rewriting files, not by deletion vectors: the table has %s",
+                snapshot.table,
+                refusal,
             )
         self._refusal = refusal
         return refusal is None
 
     def _find(self, snapshot: LogSnapshot, candidates: Sequence[DataFile], searched: SearchedKeys) -> list[_Found]:
-        """Return the live rows that have one of the given keys; raise StorageError if two of them have the same key."""
+        """Return the live rows with a searched key; raise StorageError if two rows have the same key."""
 
         def find(file: DataFile) -> _Found:
             keys = self.index.find(file.path, file.rows, searched.columns) or self.index.build(
@@ -145,7 +147,7 @@ class MergeOnRead:
             raise StorageError(
                 f"the table has several rows with the key {key}",
                 where=str(snapshot.table),
-                advice='Delete all but one, or set merge_strategy = "rewrite", which changes all of them',
+                advice='Delete all but one of these rows, or set merge_strategy = "rewrite", which changes all of them',
             )
         return [part for part in found if len(part.positions)]
 
@@ -179,10 +181,10 @@ class MergeOnRead:
 
 
 def log_enabled(path: Place) -> None:
-    """Log that a table gets deletion vectors, which not every reader supports."""
+    """Write to the program's log that a table gets deletion vectors, which not every reader supports."""
     _LOGGER.warning(
-        "the Delta table %s gets deletion vectors (reader version 3): its readers must support them, see the documentation;"
-        ' set merge_strategy = "rewrite" for tables that must not have any',
+        "the Delta table %s gets deletion vectors (reader version 3): readers must support deletion vectors;"
+        ' set merge_strategy = "rewrite" for tables that must not have deletion vectors',
         path,
     )
 
@@ -222,10 +224,11 @@ def _merge_images(
 def _merge_by_sql(
     snapshot: LogSnapshot, plan: MergePlan, changes: pa.Table, found: list[_Found]
 ) -> tuple[list[_Found], pa.Table, RowCounts]:
-    """Return the rows that a merge removes from files, the rows it writes, and its counts: deltalake merges the matched rows.
+    """Return the rows that a merge removes from files, the rows that it writes, and its counts. deltalake merges the matched
+    rows.
 
-    These are in a separate table. One of its columns shows the rows that the merge has written, another the original position of
-    each row.
+    The matched rows are in a temporary table. One column marks the rows that the merge has written, and another column has the
+    original position of each row.
     """
     schema = snapshot.schema
     used = " ".join([*plan.where, plan.delete_when or "", plan.update_when, *plan.update.values()])
@@ -263,7 +266,7 @@ def _merge_by_sql(
 
 
 def _is_newer(snapshot: LogSnapshot, part: _Found, sequences: pa.ChunkedArray) -> Any:
-    """Return which of the given rows are older than the changes that match them; None for all, by the file's statistics."""
+    """Return which rows are older than their matching changes; None if, by the file's statistics, all rows are older."""
     new = sequences.take(pa.array(part.changes))
     greatest = part.file.stats.get("maxValues", {}).get(_SEQUENCE)
     if isinstance(greatest, str) and greatest < pc.min(new).as_py():
@@ -274,18 +277,18 @@ def _is_newer(snapshot: LogSnapshot, part: _Found, sequences: pa.ChunkedArray) -
 
 
 def _is_null(file: DataFile, column: str) -> bool:
-    """Return whether a column has no value in a file, by its statistics."""
+    """Return whether, by a file's statistics, a column has only nulls in the file."""
     nulls = file.stats.get("nullCount", {}).get(column)
     return nulls is not None and nulls == file.rows and column not in file.partition_values
 
 
 def _read_rows(snapshot: LogSnapshot, part: _Found, columns: Sequence[str]) -> pa.Table:
-    """Return columns of the given rows of a file, in the table's types."""
+    """Return the given columns of rows of a file, in the table's types."""
     return _read_columns(snapshot, part.file, columns, part.positions)
 
 
 def _read_columns(snapshot: LogSnapshot, file: DataFile, columns: Sequence[str], positions: Positions | None = None) -> pa.Table:
-    """Return columns of a file, in the table's types: of all rows, or of the rows at the given ascending positions."""
+    """Return columns of a file, in the table's types, for all rows or for the rows at the given ascending positions."""
     schema = snapshot.schema
     count = len(positions) if positions is not None else file.rows
     stored = [name for name in columns if name not in file.partition_values]
@@ -333,14 +336,14 @@ def _partition_value(text: str, kind: pa.DataType) -> pa.Scalar:
 
 
 def _candidates(snapshot: LogSnapshot, searched: SearchedKeys) -> list[DataFile]:
-    """Return the files that can have one of the given keys, by partitions and statistics."""
+    """Return the files that, by partitions and statistics, can have one of the searched keys."""
     tests = [_file_test(name, searched.keys[name], name in snapshot.partition_columns) for name in searched.columns]
     known = [test for test in tests if test is not None]
     return [file for file in snapshot.files.values() if all(test(file) for test in known)]
 
 
 def _file_test(name: str, values: pa.ChunkedArray, is_partition: bool) -> Callable[[DataFile], bool] | None:
-    """Return a predicate for files that can have one of the given values of a column; None if there are no statistics."""
+    """Return a predicate for files that can have one of the values of a column; None if there are no statistics."""
     kind, is_date = values.type, pa.types.is_date32(values.type)
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or is_date):
         return None
@@ -369,27 +372,27 @@ def _file_test(name: str, values: pa.ChunkedArray, is_partition: bool) -> Callab
 
 
 def _comparable(bound: Any, kind: pa.DataType) -> Any:
-    """Return a value of statistics or of a partition as the keys are compared: dates as days since 1970."""
+    """Return a value of statistics or of a partition in the form of the keys: dates are days since 1970."""
     if pa.types.is_date32(kind):
         return datetime.date.fromisoformat(bound).toordinal() - _EPOCH
     return int(bound) if pa.types.is_integer(kind) else bound
 
 
 def _joined(old: Any, new: Positions) -> Any:
-    """Return the deleted rows of a file: previously deleted rows, and further rows; each ascending."""
+    """Return the ascending positions of a file's deleted rows: previously deleted rows and newly deleted rows."""
     added = new.astype(np.uint32)
     return added if old is None else np.sort(np.concatenate([old.astype(np.uint32), added]), kind="stable")
 
 
 def _is_among(values: Positions, found: Any) -> Any:
-    """Return which of the given numbers are among other numbers; both ascend."""
+    """Return which of the ascending numbers `values` are in the ascending numbers `found`."""
     places = np.searchsorted(found, values)
     places[places == len(found)] = 0
     return found[places] == values if len(found) else np.zeros(len(values), np.bool_)
 
 
 def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with the table's types for the columns that it has."""
+    """Return rows with the table's types in columns that the table has."""
     fields: Mapping[str, pa.DataType] = {field.name: field.type for field in schema}
     for number, name in enumerate(rows.column_names):
         if name in fields and rows.schema.field(number).type != fields[name]:

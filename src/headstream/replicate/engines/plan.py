@@ -1,13 +1,14 @@
-"""A merge of changes into a table as SQL text; pure, and the same for every engine.
+"""The merge of changes into a table as SQL, the same for every engine; no I/O.
 
-The source `s` has one row per key, the target `t` is the table. A complete image takes effect only if it is newer than the row,
-so that order, repeats and restarts do not matter; a row that was joined to the stored rows (resolve.py) always takes effect:
+The source `s` has one row per key; the target `t` is the table. A complete image takes effect only if it is newer than the stored
+row, so order, repeats and restarts do not matter. A resolved row, which was joined to the stored row (resolve.py), always takes
+effect:
 
     matched, s deletes, s newer or resolved     delete
     matched, s newer or resolved                update
     not matched, s does not delete              insert
 
-A row that the same full load brings again with the same content is left alone.
+A row that the same full load sends again with the same content is not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from headstream.replicate.columns.versions import LOAD_MARK
 
 # Both rows are of one full load: their sequences differ at most in the log time. Only functions that deltalake can write down.
 DELETED: Final = "_hs_deleted"
-"""The column that is true in a row whose deletion is kept (soft deletions)."""
+"""The column that is true in a softly deleted row."""
 _SAME_LOAD: Final = " AND ".join(
     [
         *(f"{row}._hs_sequence LIKE '%{LOAD_MARK}%'" for row in "st"),
@@ -34,15 +35,15 @@ class MergePlan:
     """One merge statement.
 
     Args:
-        match: The columns that are equal in a source row and a target row that are the same row; none is null there.
-        where: Conditions that hold for every target row that is the same as a source row.
-        delete_when: When a matched row is deleted; None where none is.
-        update_when: When a matched row is updated.
-        update: Column -> expression of an update.
-        insert_when: When an unmatched source row is inserted.
-        insert: Column -> expression of an insert.
-        effect: Which matched source rows take effect, if that and the rows are known without evaluating SQL: `all`, or only rows
-            `newer` than the target row, by `_hs_sequence`. Each expression is then a source column, a matched row is deleted if
+        match: The columns that are equal if a source row and a target row are the same row; they are never null.
+        where: Conditions that hold for every target row that matches a source row.
+        delete_when: Condition for the deletion of a matched row; None: no row is deleted.
+        update_when: Condition for the update of a matched row.
+        update: Column -> expression for updates.
+        insert_when: Condition for the insertion of an unmatched source row.
+        insert: Column -> expression for inserts.
+        effect: The matched source rows that take effect, if this is known without evaluating SQL: `all`, or only rows that are
+            `newer` than the target row by `_hs_sequence`. Every expression is then a source column, a matched row is deleted if
             its source row has `_hs_delete` (unless `update` assigns DELETED), and all other matched rows are updated. Otherwise
             `sql`.
     """
@@ -58,7 +59,7 @@ class MergePlan:
 
     @property
     def predicate(self) -> str:
-        """Condition for a source row and a target row to be the same row."""
+        """The condition under which a source row and a target row are the same row."""
         return " AND ".join([*(f"t.{quote_name(name)} = s.{quote_name(name)}" for name in self.match), *self.where])
 
 
@@ -69,9 +70,9 @@ def quote_name(name: str) -> str:
 
 
 def quote_text(text: str) -> str:
-    """Return a text as an SQL expression that every engine reads alike.
+    """Return a string as an SQL expression that every engine reads in the same way.
 
-    A backslash is literal to deltalake and begins an escape to Spark, so it is written by its number.
+    A backslash is literal in deltalake and an escape character in Spark, so it is written as a character code.
     """
     parts = [f"'{part}'" for part in text.replace("'", "''").split("\\")]
     return parts[0] if len(parts) == 1 else f"concat({', chr(92), '.join(parts)})"
@@ -87,16 +88,16 @@ def plan_merge(
     loads: bool = False,
     where: Sequence[str] = (),
 ) -> MergePlan:
-    """Describe the merge of changes with one row per key into a table.
+    """Return the plan of a merge of changes, one row per key, into a table.
 
     Args:
-        columns: The columns of the changes (without bookkeeping); the table's other columns keep their values.
-        resolved: Whether the source has rows with `_hs_resolved` true, which take effect in any case.
-        plain: Whether it has others.
-        versioned: Whether any row, of the source or of the table, has `_hs_versions`.
-        loads: Whether rows of a full load are among the changes.
-        where: Known conditions that hold for every row of the table that has the key of a change: other rows need not be read,
-            which are most rows of a table whose keys rise with time.
+        columns: The columns of the changes, without bookkeeping; the table's other columns keep their values.
+        resolved: Whether the source has rows with `_hs_resolved` true, which always take effect.
+        plain: Whether the source has rows that are not resolved.
+        versioned: Whether any row of the source or the table has `_hs_versions`.
+        loads: Whether the changes include rows of a full load.
+        where: Conditions that hold for every row of the table with the key of a change, so that other rows need not be read. If
+            keys increase with time, these are most rows.
     """
     newer = "s._hs_sequence > t._hs_sequence"
     deletes = f"(s._hs_resolved OR {newer})" if resolved else newer

@@ -1,9 +1,9 @@
-"""Merges that rewrite an entire table: cheaper than deltalake's merge for small tables of many columns.
+"""Merges that rewrite an entire table, which is cheaper than deltalake's merge for small tables with many columns.
 
-deltalake plans an expression for each column: seconds of processor time with 1,000 columns, even for one row. If every source
-row takes effect (MergePlan.effect), the result needs no expressions: it is the stored rows, with the columns of matched rows
-replaced. It replaces the files of the version that was read, in one commit; a commit in between that has changed one of these
-files is a conflict.
+deltalake plans an expression per column, which takes seconds of processor time with 1,000 columns, even for one row. If every
+source row takes effect (MergePlan.effect), the result is computed without expressions, by replacing columns of matched rows in
+the stored rows. One commit replaces the files of the version that was read; if another commit has changed one of these files,
+there is a conflict.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.engines.plan import DELETED, MergePlan, quote_name
 
 _LEAST_COLUMNS: Final = 100
-"""With fewer, a merge costs less than 0.2 CPU seconds."""
+"""Minimum number of columns; with fewer columns, a merge takes less than 0.2 CPU seconds."""
 _ROWS_PER_COLUMN: Final = 2
-"""Most rows, times the number of columns: a merge's fixed cost grows with the square of that number, about 4 CPU seconds with
-1,000 columns; reading and writing 1,000 columns of these rows takes less than half of it."""
+"""Maximum number of rows per column. A merge's fixed cost grows with the square of the number of columns and is about 4 CPU
+seconds for 1,000 columns; reading and writing 2,000 rows of 1,000 columns takes less than half of that."""
 _MOST_BYTES: Final = 16 << 20
-"""Most bytes of the table's files; the rows are held in memory."""
+"""Maximum size of the table's files, bytes; the rows are held in memory."""
 _FILES_ONLY: Final = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration", "delta.checkpointInterval")
-"""Properties of Delta that do not concern the content of commits."""
+"""Properties of Delta that do not affect the content of commits."""
 
 
 def is_cheaper(table: DeltaTable, plan: MergePlan) -> bool:
-    """Return whether to write a table again instead of running a merge."""
+    """Return whether to rewrite a table instead of running a merge."""
     columns = len(table.schema().fields)
     if plan.effect != "all" or columns < _LEAST_COLUMNS:
         return False
@@ -49,7 +49,7 @@ def is_cheaper(table: DeltaTable, plan: MergePlan) -> bool:
 
 
 def matched_changes(stored: pa.Table, changes: pa.Table, match: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return for each stored row the number of the change, one per key, that matches it; -1 where none does."""
+    """Return, for each stored row, the number of the matching change (one per key), or -1."""
     numbered = changes.select(match).append_column("_hs_change", pa.array(np.arange(changes.num_rows)))
     rows = stored.select(match).append_column("_hs_row", pa.array(np.arange(stored.num_rows)))
     found = rows.join(numbered, list(match), join_type="inner")
@@ -61,12 +61,12 @@ def matched_changes(stored: pa.Table, changes: pa.Table, match: Sequence[str]) -
 def rewritten(
     stored: pa.Table, changes: pa.Table, plan: MergePlan, change_of: npt.NDArray[np.int64]
 ) -> tuple[pa.Table, RowCounts]:
-    """Return rows of a table after a merge, and its counts.
+    """Return the rows of a table after a merge, and the merge's counts.
 
     Args:
-        stored: Rows of the table, with all columns; of columns that the plan updates, values of matched rows are not used.
-        plan: Its `effect` is not `sql`.
-        change_of: For each stored row, the number of the change that matches it; -1 for none.
+        stored: Rows of the table, with all columns; in matched rows, values of columns that the plan updates are not used.
+        plan: The plan; `effect` must not be `sql`.
+        change_of: For each stored row, the number of the matching change, or -1.
     """
     is_new = np.ones(changes.num_rows, np.bool_)
     is_new[change_of[change_of >= 0]] = False
@@ -96,7 +96,7 @@ def rewritten(
 
 
 def _source_column(expression: str) -> str:
-    """Return the source column that an expression is: `s.` and its name."""
+    """Return the name of the source column in an expression `s.<column>`."""
     return expression.removeprefix("s.").removeprefix("`").removesuffix("`").replace("``", "`")
 
 

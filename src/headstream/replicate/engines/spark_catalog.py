@@ -1,4 +1,4 @@
-"""Registers tables in a catalog of Spark: its session catalog (Hive's metastore) or one configured by spark.sql.catalog.*."""
+"""Registers tables in a Spark catalog: the session catalog (Hive metastore) or a catalog configured by spark.sql.catalog.*."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class SparkCatalog:
     """The catalogs of a session.
 
     Args:
-        spark: A session with Delta. Catalogs set in it after its start are not known here: a separate session is used, so that
-            the caller's current catalog and schema do not matter.
+        spark: A session with Delta. SparkCatalog uses a separate session, so the caller's current catalog and schema do not
+            matter, and catalogs configured after the session's start are not known.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -37,13 +37,13 @@ class SparkCatalog:
         self._labels = JobLabels(spark)
 
     def register(self, name: CatalogName, place: Place) -> None:
-        """Register a Delta table under a name, as an external table; nothing if it has that name already.
+        """Register a Delta table under a name, as an external table, unless it is already registered under the name.
 
-        A missing schema is created. The table itself is not changed: no commit is added to it.
+        A missing schema is created. The table is not changed and gets no commit.
 
         Raises:
             ReplicateError: the name belongs to another table or to a view.
-            StorageError: the catalog cannot be reached, or refuses the name.
+            StorageError: the catalog cannot be reached or refuses the name.
         """
         full = ".".join(map(quote_name, name))
         try:
@@ -52,13 +52,13 @@ class SparkCatalog:
                     self._create(name, spark_path(place))
                 properties = self._describe(full)
         except (PySparkException, Py4JError, ConnectionError) as error:
-            what = f"it cannot be registered as {show_catalog_name(name)}"
+            what = f"the table cannot be registered as {show_catalog_name(name)}"
             raise failure(place, what, explain(_text(error), place)) from shown_cause(place, error)
         if "Location" not in properties:
             raise ReplicateError(f"{show_catalog_name(name)} is a view in the catalog", where=str(place), advice=_ANOTHER)
         if not is_same_location(properties["Location"], spark_path(place)):
             raise ReplicateError(
-                f"{show_catalog_name(name)} is another table in the catalog, at {properties['Location']}",
+                f"{show_catalog_name(name)} is another table in the catalog, located at {properties['Location']}",
                 where=str(place),
                 advice=_ANOTHER,
             )
@@ -89,7 +89,7 @@ class SparkCatalog:
 
 
 def is_same_location(first: str, second: str) -> bool:
-    """Return whether two paths or URIs of tables are the same, in any of the spellings that catalogs use."""
+    """Return whether two paths or URIs of tables are the same, in any form that catalogs use."""
     return _normal(first) == _normal(second)
 
 

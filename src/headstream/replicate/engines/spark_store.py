@@ -1,4 +1,4 @@
-"""Spark's access to an object store: the settings of a running session, and the check for its jars."""
+"""Spark's access to an object store: settings of a running session, and a check for the store's jars."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from headstream.replicate.storage.places import StorePlace
 
 
 def configure_store(spark: SparkSession, place: StorePlace) -> None:
-    """Set the settings of an object store in a running session; tasks receive them with each read and write.
+    """Apply the settings of an object store to a running session; tasks receive the settings with each read and write.
 
-    They are set in the driver's Hadoop configuration, where neither the JVM's command line nor Spark's page shows them.
-    A class that the session lacks is not set, since it can have another class for the store, as on the clouds' own clusters.
+    The settings are in the driver's Hadoop configuration, which neither the JVM's command line nor Spark's web UI shows. A class
+    that the session lacks is not set, since the session can have another class for the store, as on cloud providers' clusters.
     """
     configuration, access = spark.sparkContext._jsc.hadoopConfiguration(), place.access
     settings = access.hadoop_settings()
@@ -39,11 +39,11 @@ def require_store(spark: SparkSession, place: StorePlace, why: str) -> None:
     try:
         jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(_scheme(place), context.hadoopConfiguration())
     except Py4JError:
-        raise EnvironmentSetupError(f"{why}, and Spark cannot write to an object store", advice=_lacking(place)) from None
+        raise EnvironmentSetupError(f"{why}, but Spark cannot write to an object store", advice=_lacking(place)) from None
 
 
 def has_class(spark: SparkSession, name: str) -> bool:
-    """Return whether the session's JVM, in this process, has a class, named with its package."""
+    """Return whether the session's JVM has a class, given its name with the package."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     try:

@@ -106,8 +106,8 @@ class TableMirror:
                     self._bring_up(self._loaded(log), log)
                     return log.version
                 except CommitFailedException as error:
-                    _LOGGER.info("%s: the commit is retried: %s", self._shown, error)
-        raise StorageError(f"other writers have committed first {_ATTEMPTS} times", where=self._shown)
+                    _LOGGER.info("%s: retrying the commit: %s", self._shown, error)
+        raise StorageError(f"other writers committed first {_ATTEMPTS} times", where=self._shown)
 
     def check(self) -> Difference:
         """Compare the Iceberg table with the newest Delta version, by file names and statistics."""
@@ -132,11 +132,11 @@ class TableMirror:
             try:
                 found = self._load()
             except (OSError, ValueError) as error:
-                _LOGGER.warning("%s: its metadata cannot be read and is replaced: %s", self._shown, error)
+                _LOGGER.warning("%s: replacing the metadata, which cannot be read: %s", self._shown, error)
             else:
                 if found is not None and _DELTA_ID not in found.properties:
-                    what = "Headstream did not make this Iceberg table"
-                    raise ReplicateError(what, where=self._shown, advice="Drop it yourself")
+                    what = "Headstream did not create this Iceberg table"
+                    raise ReplicateError(what, where=self._shown, advice="Drop the table manually")
             with suppress(NoSuchTableError):
                 self._catalog.drop_table(self._identifier)
         self._paths = {}
@@ -220,7 +220,7 @@ class TableMirror:
         data, deletes = self._manifests(table)
         gone, gone_deletes = data.live - wanted.data.keys(), deletes.live - wanted.deletes.keys()
         if schema.replaced and data.live - gone:
-            what = f"column {schema.replaced[0]!r} needs another field id, and files have the former one"
+            what = f"column {schema.replaced[0]!r} needs another field id, but existing files have the previous id"
             raise ReplicateError(what, where=self._shown, advice=_ADVICE)
         before, after = ([part.source_id for part in spec.fields] for spec in (table.spec(), schema.spec))
         is_same = before == after  # whatever the columns are called now
@@ -335,4 +335,4 @@ def _translated(shown: str) -> Iterator[None]:
     except HeadstreamError:
         raise
     except Exception as error:  # of any kind: a catalog's implementation is not ours
-        raise StorageError(f"the Iceberg table cannot be brought up to date: {error}", where=shown) from error
+        raise StorageError(f"the Iceberg table cannot be updated: {error}", where=shown) from error

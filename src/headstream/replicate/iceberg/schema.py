@@ -1,8 +1,8 @@
 """The Iceberg schema of a Delta table: types, stable field ids, and their columns in data files.
 
-                  field id                                             column of a data file
-plain columns     by name: its id in the Iceberg table its name, by schema.name-mapping.default
-column mapping    delta.columnMapping.id                               that id, or its physical name
+                  field id                                      column of a data file
+plain columns     id of the column's name in the Iceberg table  by name, with schema.name-mapping.default
+column mapping    delta.columnMapping.id                        by this id or the physical name
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def derive_schema(log: LogSnapshot, before: Schema | None, last_id: int, mapping
             number = int(details["delta.columnMapping.id"])
             old = by_id.get(number)
             if names.get(stored, number) != number or (old is not None and not _is_promotion(old.field_type, kind)):
-                raise SchemaError(f"column {name!r} has another field id than before", where=str(log.table), advice=_REPAIR)
+                raise SchemaError(f"column {name!r} has a new field id", where=str(log.table), advice=_REPAIR)
         else:
             old = known.get(name)
             if old is not None and _is_promotion(old.field_type, kind):
@@ -116,9 +116,9 @@ def _iceberg_type(log: LogSnapshot, name: str, kind: Any) -> PrimitiveType:
         return types.DecimalType(int(match[1]), int(match[2]))
     shown = kind if isinstance(kind, str) else kind.get("type")
     raise SchemaError(
-        f"column {name!r} has the type {shown}, for which Iceberg tables beside Delta have no equivalent",
+        f"column {name!r} has the type {shown}, which has no equivalent in Iceberg",
         where=str(log.table),
-        advice="Leave the table out of [iceberg] tables, or the column out of the target (exclude_columns)",
+        advice="Exclude the table in [iceberg] tables, or the column in exclude_columns",
     )
 
 
@@ -147,7 +147,7 @@ def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
         return datetime_to_micros(datetime.fromisoformat(text))
     if isinstance(kind, types.DecimalType):
         return _scaled(Decimal(text), kind.scale)
-    raise SchemaError(f"Iceberg tables beside Delta cannot be partitioned by a column of type {kind}")
+    raise SchemaError(f"an Iceberg table cannot be partitioned by a column of type {kind}")
 
 
 def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:

@@ -34,18 +34,18 @@ _TOO_BIG: Final = (
 """Spark's error texts for results that do not fit into the driver."""
 
 
-_RECREATED: Final = ("was deleted and recreated", "the partition was purged, or deleted", "planned for is no longer")
+_RECREATED: Final = ("was deleted and recreated", "the partition was purged or deleted", "that this read was planned for")
 _LOST: Final = (
     "OffsetOutOfRangeError", "cannot all be read: ", "failOnDataLoss", "data may have been missed", "data may have been lost",
     "OffsetOutOfRangeException", "KAFKA_DATA_LOSS",
 )  # fmt: skip
 _ACCEPT_RECREATED: Final = (
     "Run once with --accept-recreated and the same checkpoint: the new topics are read from their beginning, and all schemas, "
-    "waiting messages and deletions stay. What the old topics had and was not read is lost: load the tables concerned again"
+    "waiting messages and deletions stay. Unread messages of the old topics are lost: reload the tables concerned"
 )
 _ACCEPT_LOSS: Final = (
-    "Run once with --accept-loss and the same checkpoint: it continues with the messages that are left, and all schemas, waiting "
-    "messages and deletions stay. Load the tables concerned again, since the deleted changes are missing in them"
+    "Run once with --accept-loss and the same checkpoint: the run continues with the remaining messages, and all schemas, "
+    "waiting messages and deletions stay. Reload the tables concerned, because the deleted changes are missing in them"
 )
 
 
@@ -90,7 +90,7 @@ def find_source_fault(error: BaseException) -> SourceFault | None:
     reason = re.sub(
         r"[.;,]? *(?:If the log was recreated, )?[Ss]tart (?:the query )?with a new checkpointLocation.*", "", reason_of(error)
     )
-    reason = re.sub(r"[.;,]? *(?:[^.;]*; *)?failOnDataLoss=false.*", "", reason)
+    reason = re.sub(r"[.;,]? *(?:[^.;]*; *)?(?:[Ss]et )?failOnDataLoss=false.*", "", reason)
     if is_recreated:
         return SourceFault(reason, _ACCEPT_RECREATED)
     return SourceFault(f"messages were deleted before they were read: {reason}", _ACCEPT_LOSS)
@@ -108,7 +108,7 @@ def collect(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:
         except (PySparkException, Py4JJavaError) as error:
             if not is_too_big(error):
                 raise
-            _LOGGER.warning("a micro-batch does not fit into the memory of Spark's driver: it is fetched in pieces")
+            _LOGGER.warning("a micro-batch does not fit into the memory of Spark's driver and is fetched in pieces")
     schema = frame.limit(0).toArrow().schema
     return pa.concat_tables([schema.empty_table(), *_pieces(frame)])
 

@@ -109,7 +109,7 @@ def open_input(
     if source is not None:
         return FrameInput(_from_frame(source), decode, times)
     if config.source is None:
-        raise InvalidOptionError("there is nothing to read", where="source", advice="Pass a source, or a DataFrame")
+        raise InvalidOptionError("the source is missing", where="source", advice="Pass a source, or a DataFrame")
     if not is_kafka(config.source):
         return LogInput(spark, config, decode)
     stream = spark.readStream.format("headstream").option("headers", "binary").options(**_subscription(config))
@@ -230,7 +230,7 @@ def _from_frame(frame: DataFrame) -> DataFrame:
     missing = [name for name in _NEEDED if name not in frame.columns] + (["value"] if payload is None else [])
     if missing or payload is None:
         raise InvalidOptionError(
-            f"the DataFrame has no column {missing[0]!r}", where="source", advice="It has the columns of Spark's Kafka source"
+            f"the DataFrame has no column {missing[0]!r}", where="source", advice="Use the columns of Spark's Kafka source"
         )
     return frame.select(
         sf.col("topic").cast("string").alias("topic"),
@@ -254,7 +254,7 @@ def _headers(frame: DataFrame) -> Column:
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType) and kind.elementType.names == ["key", "value"]:
         return blocks_of_kafka_headers(sf.col("headers"))
     if isinstance(kind, StringType):
-        raise InvalidOptionError("the column 'headers' is text", where="source", advice="Pass Kafka's headers, or omit it")
+        raise InvalidOptionError("the column 'headers' must not be a string", where="source", advice="Pass Kafka's headers")
     return empty
 
 
@@ -278,7 +278,7 @@ def add_declared_schemas(schema_store: SchemaStore, directory: Place, now_us: in
             count += schema_store.add(entry)
         except (DecodeError, SchemaError, UnicodeDecodeError) as error:
             raise SchemaError(
-                f"the text is not a schema: {error}", where=str(directory / path.name), advice="Correct the file or remove it"
+                f"the file is not a schema: {error}", where=str(directory / path.name), advice="Correct the file or remove it"
             ) from None
     return count
 

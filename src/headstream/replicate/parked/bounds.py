@@ -71,7 +71,7 @@ class WaitingBounds:
             f"{count:,} messages of {size_bytes:,} bytes would wait for {self._describe()}, but the limit is "
             f"{self._config.max_parked_count:,} messages of {self._config.max_parked_bytes:,} bytes",
             where=str(self._config.checkpoint),
-            advice="Nothing is lost: this micro-batch is read again by the next run. Provide the schemas (their metadata "
+            advice="No message is lost: the next run reads this micro-batch again. Provide the schemas (their metadata "
             "messages, or files given by --schemas), repair the tables, or raise max_parked_count and max_parked_bytes",
         )
 

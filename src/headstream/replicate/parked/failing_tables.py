@@ -86,7 +86,7 @@ class FailingTables:
             self._keep_stopped(self._stopped | {table})
         called = "poisoned table" if found.is_poisoned else "table"
         _LOGGER.warning(
-            "%s %s.%s failed (failure %d); its changes wait, and it is retried in %g s: %s",
+            "%s %s.%s failed (failure %d); its changes wait, and the merge is retried in %g s: %s",
             called, *table, failures, wait_us / 1e6, reason,
         )  # fmt: skip
 

@@ -92,7 +92,7 @@ def check_version(connection: sqlite3.Connection, where: str) -> None:
         raise LogVersionError(
             f"the pipeline's ledger has version {version}, but this version of Headstream reads {_VERSION}",
             where=where,
-            advice="Run the pipeline with this Headstream, which migrates the ledger, or inspect it with the old version",
+            advice="Run the pipeline with this version, which migrates the ledger, or inspect the ledger with the old version",
         )
 
 
@@ -115,9 +115,9 @@ def _unnumbered(connection: sqlite3.Connection, where: str) -> int:
     columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('parcels')")}
     if not columns:
         raise StorageError(
-            "the pipeline's ledger is of an early version that cannot be migrated, or it is not a ledger",
+            "the file is not a ledger of a pipeline, or its version is too old to be migrated",
             where=where,
-            advice="Run the pipeline with a new checkpoint and new tables; it reads the source from its start",
+            advice="Run the pipeline with a new checkpoint and new tables, from the start of the source",
         )
     if "logged_from_us" in columns:
         return 3

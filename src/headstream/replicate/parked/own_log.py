@@ -1,11 +1,11 @@
-"""The pipeline's own log (`<checkpoint>/log`): complete set-aside messages, written and read as Arrow columns.
+"""The pipeline's own log (`<checkpoint>/log`): complete parked and dead-lettered messages, as Arrow columns.
 
-Each retains its payload, key and headers, and gets headers with its origin and the reason for setting it aside: <its headers>
+A message retains its payload, key and headers, and gets headers with its origin and the reason why it was set aside:
 
-    | hs.origin.topic string | hs.origin.partition int32 | hs.origin.offset int64
-                      | hs.origin.timestamp int64 (us) | hs.schema_id string | hs.reason string
+    <original headers> | hs.origin.topic string | hs.origin.partition int32 | hs.origin.offset int64
+                       | hs.origin.timestamp int64 (us) | hs.schema_id string | hs.reason string
 
-The last two are empty if unknown. One process writes, any number can read.
+hs.schema_id and hs.reason are "" if unknown. One process writes; any number of processes can read.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class OwnLog:
             if polled.end_offset < until_offset:
                 raise CorruptLogError(
                     f"the pipeline's own log has no message {polled.end_offset} of {topic}, but its ledger refers to it",
-                    advice="If files of the checkpoint were changed, restore its log and ledger together",
+                    advice="If files of the checkpoint were changed, restore the log and the ledger from the same backup",
                 )
             for chunk in polled.chunks:
                 found = _unpack(chunk)

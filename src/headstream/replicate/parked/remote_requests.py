@@ -57,7 +57,7 @@ class RemoteRequests:
             names = StoreFiles(self._place).names()
             found = {name: StoreFiles(self._place / name).read() for name in names if name not in known}
         except StorageError as error:
-            _LOGGER.warning("requests to the pipeline cannot be read, and are read again later: %s", error)
+            _LOGGER.warning("requests to the pipeline cannot be read; retrying later: %s", error)
             return 0
         new = {name: json.loads(read[0]) for name, read in found.items() if read is not None}
         for name, document in new.items():
@@ -76,4 +76,4 @@ class RemoteRequests:
             for name in names:
                 StoreFiles(folder / name).remove()
         except StorageError as error:
-            _LOGGER.warning("requests that the pipeline has taken over cannot be deleted; the deletion is retried: %s", error)
+            _LOGGER.warning("processed requests to the pipeline cannot be deleted; retrying later: %s", error)

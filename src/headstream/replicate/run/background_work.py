@@ -124,5 +124,5 @@ class BackgroundWork(Generic[K]):
                 failures.append(reason)
         if failures:
             more = f" (and {len(failures) - 1} more: see the status)" if len(failures) > 1 else ""
-            _LOGGER.warning("%s, which is retried: %s%s", self._failure, failures[0], more)
+            _LOGGER.warning("%s; retrying: %s%s", self._failure, failures[0], more)
         return len(keys) > len(self.reasons)

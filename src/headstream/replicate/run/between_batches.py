@@ -62,10 +62,10 @@ class BetweenBatches:
             self._context.tables.end_load(schema, name)
             self.end_loads({})
         elif not self._context.tables.begin_load(schema, name, request.arguments["at_us"]):
-            refused = "rows that were logged since then have been applied as those of an earlier load"
+            refused = "rows logged since that time were already applied as rows of an earlier load"
         if refused is None:
             return {"table": f"{schema}.{name}"}
-        _LOGGER.warning("request %d to reload %s.%s is refused: %s", request.id, schema, name, refused)
+        _LOGGER.warning("request %d to reload %s.%s was refused: %s", request.id, schema, name, refused)
         return {"table": f"{schema}.{name}", "refused": refused}
 
     def close_overdue(self) -> bool:
@@ -79,15 +79,13 @@ class BetweenBatches:
             raise SchemaError(
                 f"{count} messages wait for a missing schema: schema id {ids}",
                 where=", ".join(self._context.config.topics),
-                advice="Send its metadata message, or run with --on-missing-schema delayed",
+                advice="Send the metadata message with the schema, or run with --on-missing-schema delayed",
             )
         if self._context.config.on_missing_schema == "delayed":
             self._parking.delay(overdue)
             return True
         for parked_batch in overdue:
-            reason = (
-                f"its schema has not come in {self._context.config.schema_wait_us / 1e6:g} s: schema id {parked_batch.schema_id}"
-            )
+            reason = f"schema id {parked_batch.schema_id} did not arrive within {self._context.config.schema_wait_us / 1e6:g} s"
             self._parking.give_up([parked_batch], reason, self._now_us())
         self._context.summary.dead += count
         return True
@@ -108,7 +106,7 @@ class BetweenBatches:
                 )
             except HeadstreamError as error:
                 worked = True
-                _LOGGER.warning("table %s.%s maintenance failed and is repeated when due: %s", *table, error)
+                _LOGGER.warning("maintenance of table %s.%s failed and is repeated when due: %s", *table, error)
         return worked
 
     def _may_vacuum(self, table: Table, *, wait: bool) -> bool:

@@ -67,7 +67,7 @@ class TopicCopy:
             copied = Mirror(self._log.client, self._client, options).run().copied
         except HeadstreamError as error:
             self.close()
-            raise StorageError(f"{self.description} fails: {error}", advice="It continues where it ended") from error
+            raise StorageError(f"{self.description} failed: {error}", advice="The next attempt continues") from error
         self._until = end
         return copied
 

@@ -19,28 +19,28 @@ _COUNTERS: Final = (
     ("messages", "messages", "Messages read."),
     ("bytes", "bytes", "Size of the messages read."),
     ("changes", "changes", "Changes applied."),
-    ("rows_in_driver", "rows_in_driver", "Changes whose decoded rows the driver has received; executors fold all other changes."),
+    ("rows_in_driver", "rows_in_driver", "Changes whose decoded rows were sent to the driver; executors process all others."),
     ("merges", "merges", "Merges into tables."),
     ("batches", "batches", "Micro-batches."),
-    ("released", "released", "Messages that had waited and were applied."),
+    ("released", "released", "Messages that were applied after they had waited."),
     ("incomplete_transactions", "incomplete_transactions", "Transactions applied without all of their events."),
-    ("tombstones", "tombstones", "Messages with a null payload, skipped."),
-    (_UNPLACED, _UNPLACED, "With atomic: changes without their position, applied immediately."),
+    ("tombstones", "tombstones", "Messages skipped because they have a null payload."),
+    (_UNPLACED, _UNPLACED, "Changes without a position in their transaction, applied immediately (with atomic)."),
     ("untold", _UNPLACED, f"Old name of {_UNPLACED}; removed in the next release."),
     ("processing_seconds", "seconds", "Time spent in micro-batches."),
 )
 _VECTORS: Final = (
     ("deletion_vector_files", "files", "Files of a table with deletion vectors."),
-    ("deleted_rows", "deleted", "Rows that deletion vectors of a table delete."),
-    ("key_index_size", "index_bytes", "Size of the indexes of a table's keys."),
+    ("deleted_rows", "deleted", "Rows of a table that are deleted by deletion vectors."),
+    ("key_index_size", "index_bytes", "Size of the key indexes of a table, bytes."),
 )
 _WAITING: Final = (
     ("parked", "Messages that wait for their schema or table."),
     ("delayed", "Messages that have waited too long for their schema."),
-    ("dead", "Messages in the dead letter that were not redriven."),
-    ("waiting_bytes", "Size of all messages that wait."),
+    ("dead", "Dead letters that were not redriven."),
+    ("waiting_bytes", "Size of all waiting messages, bytes."),
     ("oldest_wait_seconds", "Age of the oldest message that waits for its schema or table."),
-    ("waiting_for_loads", "Rows of full loads that wait until all partitions are read up to them."),
+    ("waiting_for_loads", "Rows of full loads that wait until all partitions have been read up to the load."),
     ("open_transactions", "Incomplete transactions that wait for events."),
 )
 
@@ -51,7 +51,7 @@ def describe_pipeline(status: dict[str, Any]) -> Iterator[Metric]:
     yield _rows_of(run.get("tables", {}))
     for name, key, text in _COUNTERS:
         yield CounterMetricFamily(_PREFIX + name, text, value=run.get(key, 0))
-    yield _of_tables("lag_seconds", "From the source's commit to the table, newest change.", run.get("lag_seconds", {}))
+    yield _of_tables("lag_seconds", "Time from the commit at the source to the table, newest change.", run.get("lag_seconds", {}))
     vectors = run.get("deletion_vectors", {})
     for name, key, text in _VECTORS:
         yield _of_tables(name, text, {table: found[key] for table, found in vectors.items() if found[key] is not None})
@@ -62,14 +62,14 @@ def describe_pipeline(status: dict[str, Any]) -> Iterator[Metric]:
         "oldest_transaction_seconds", "Age of the oldest incomplete transaction.", 0 if oldest is None else oldest["wait_seconds"]
     )
     failures = {found["table"]: found["failures"] for found in status["failing_tables"]}
-    yield _of_tables("table_failures", "Failures of a table since it last took changes.", failures)
+    yield _of_tables("table_failures", "Failures of a table since changes were last applied to it.", failures)
     catalog = status["catalog"]
     if catalog is not None:
         yield _gauge("catalog_registered", "Tables registered in the catalog.", catalog["registered"])
         yield _gauge("catalog_waiting", "Tables that wait to be registered in the catalog.", catalog["waiting"])
     if status["iceberg"] is not None:
         lags = {found["table"]: found["lag_seconds"] for found in status["iceberg"]["tables"]}
-        yield _of_tables("iceberg_lag_seconds", "How long a table has had versions that its Iceberg table lacks.", lags)
+        yield _of_tables("iceberg_lag_seconds", "Time since the oldest version that an Iceberg table lacks.", lags)
     yield _gauge("running", "1 while the pipeline runs, else 0.", int(status["state"] == "running"))
 
 

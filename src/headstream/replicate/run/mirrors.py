@@ -38,7 +38,7 @@ class MirrorOpener:
         except ImportError:
             raise MissingExtraError("pyiceberg is not installed", advice="Run: pip install 'headstream[iceberg]'") from None
         if not __version__.startswith(f"{SUPPORTED}."):
-            what, advice = f"pyiceberg {__version__} is not a tested version", f"Run: pip install 'pyiceberg~={SUPPORTED}.0'"
+            what, advice = f"pyiceberg {__version__} is not a supported version", f"Run: pip install 'pyiceberg~={SUPPORTED}.0'"
             raise EnvironmentSetupError(what, where="iceberg", advice=advice)
         assert config.iceberg is not None, "callers have looked"
         self._config, self._settings = config, config.iceberg

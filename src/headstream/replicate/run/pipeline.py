@@ -338,7 +338,7 @@ class ReplicatePipeline:
         try:
             self._checkpoint_store.save(attempts=1)
         except HeadstreamError as error:
-            _LOGGER.warning("the end of the run was not saved in its checkpoint; the next run repeats that part: %s", error)
+            _LOGGER.warning("the end of the run was not saved in the checkpoint; the next run repeats it: %s", error)
 
     def _explain(self, error: BaseException) -> ReplicateError:
         """Translate a failure of Spark into an error with advice."""
@@ -346,7 +346,7 @@ class ReplicatePipeline:
         if is_too_big(error) or (is_lost and self._is_collecting):
             what = "Spark's driver has too little memory for a micro-batch"
             if is_lost:
-                what = "Spark's Java process has ended while it collected a micro-batch, most likely for lack of memory"
+                what = "Spark's Java process ended while it collected a micro-batch, most likely for lack of memory"
             return ReplicateError(
                 what,
                 where=self._config.source,
@@ -360,9 +360,9 @@ class ReplicatePipeline:
         if not is_lost:
             return ReplicateError(f"the Spark query failed: {reason_of(error)}", where=self._config.source)
         return ReplicateError(
-            "Spark's Java process has ended",
+            "Spark's Java process ended",
             where=self._config.source,
-            advice="Java reports the reason above; run again with the same checkpoint, which continues where this run ended",
+            advice="Java reports the reason above; run again with the same checkpoint to continue where this run ended",
         )
 
     def stop(self) -> None:
@@ -376,7 +376,7 @@ class ReplicatePipeline:
             InvalidInputError: it was started before; a pipeline runs once.
         """
         if self._background is not None:
-            raise InvalidInputError("this pipeline was already started", advice="Create another with the same checkpoint")
+            raise InvalidInputError("this pipeline was already started", advice="Create a new pipeline with the same checkpoint")
         self._background = result = futures.Future[Summary]()
 
         def work() -> None:
@@ -384,7 +384,7 @@ class ReplicatePipeline:
                 result.set_result(self.run())
             except BaseException as error:
                 expected = isinstance(error, HeadstreamError)
-                _LOGGER.error("the pipeline has failed: %s", error, exc_info=None if expected else error)
+                _LOGGER.error("the pipeline failed: %s", error, exc_info=None if expected else error)
                 result.set_exception(error)
 
         threading.Thread(target=work, name="headstream-replicate", daemon=True).start()

@@ -36,7 +36,7 @@ def check_classic(spark: SparkSession) -> None:
     find_pyspark(SESSION_VERSIONS)
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise InvalidOptionError(
-            "ReplicatePipeline does not run over Spark Connect: it works in Spark's driver",
+            "ReplicatePipeline does not support Spark Connect: the pipeline runs in Spark's driver",
             where="spark",
             advice="Use the session from headstream.spark.session(), with the cluster as its master, or use spark-submit",
         )
@@ -58,13 +58,13 @@ def check_delta(spark: SparkSession, kinds: Collection[str], *, has_catalog: boo
         why = "Spark merges the tables"
     if why is None:
         _LOGGER.warning(
-            "this session cannot write tables with column names such as `order date`, without %s", " and ".join(lacks)
+            "without %s, this session cannot write tables with column names such as `order date`", " and ".join(lacks)
         )
         return
     raise EnvironmentSetupError(
-        f"{why}, and this session lacks {' and '.join(lacks)}",
+        f"{why}, but this session lacks {' and '.join(lacks)}",
         where="spark",
-        advice="Start it by headstream.spark.session(), or with the jars of `headstream jars` and Delta's settings",
+        advice="Start the session with headstream.spark.session(), or with the jars of `headstream jars` and Delta's settings",
     )
 
 
@@ -108,13 +108,13 @@ def check_workers(spark: SparkSession) -> None:
         lacking, version = spark.sparkContext.parallelize([0], 1).map(probe).collect()[0]
     except (PySparkException, Py4JError) as error:
         raise EnvironmentSetupError(
-            f"Spark's Python workers do not start: {_reason(str(error))}", where=python, advice=advice
+            f"Spark's Python workers cannot be started: {_reason(str(error))}", where=python, advice=advice
         ) from error
     if lacking:
         raise EnvironmentSetupError(f"Spark's Python workers cannot run a pipeline: {lacking}", where=python, advice=advice)
     if version != __version__:
         raise EnvironmentSetupError(
-            f"Spark's Python workers have Headstream {version}, and this process has {__version__}", where=python, advice=advice
+            f"Spark's Python workers have Headstream {version}, but this process has {__version__}", where=python, advice=advice
         )
 
 

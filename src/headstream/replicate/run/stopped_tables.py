@@ -1,7 +1,8 @@
-"""Tables that are stopped: too many of their messages can never be applied. All of a stopped table's messages wait.
+"""Stops tables of which too many messages can never be applied; all messages of a stopped table wait.
 
-dead messages -> of a table (by schema id): its rate | of no table: their topic's rate
-a table above max_dead_rate: stopped, its dead messages and its changes wait; retried as a failing table | a topic: the run ends
+dead messages with a table (by schema id) -> rate of the table; above max_dead_rate the table is stopped: its dead messages
+                                             and its changes wait, and it is retried as a failing table
+dead messages without a table             -> rate of the topic; above max_dead_rate the run ends
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ class StoppedTables:
                 raise ReplicateError(
                     text,
                     where=owner,
-                    advice="They belong to no table. No message of this micro-batch was dead-lettered. Correct the cause and "
-                    "run again; or raise max_dead_rate to dead-letter them",
+                    advice="The table of these messages is unknown. No message of this micro-batch was dead-lettered. Correct "
+                    "the cause and run again, or raise max_dead_rate to dead-letter the messages",
                 )
             self._stop(owner, text)
 

@@ -164,7 +164,7 @@ class Transactions:
         if not overdue:
             self._alarmed_us = None
             return False
-        what = f"{len(overdue):,} transactions have not come whole in {wait_us / 1e6:g} s: {overdue[0].describe()}"
+        what = f"{len(overdue):,} transactions were not complete after {wait_us / 1e6:g} s: {overdue[0].describe()}"
         if self._config.on_incomplete_transaction == "fail":
             raise ReplicateError(
                 what,
@@ -173,14 +173,14 @@ class Transactions:
                 "--on-incomplete-transaction apply, which applies the events that arrived",
             )
         if self._config.on_incomplete_transaction == "apply":
-            _LOGGER.warning("%s; the events that arrived are applied", what)
+            _LOGGER.warning("%s; applying the events that arrived", what)
             with self._ledger.transaction() as connection:
                 _close(connection, [one.key for one in overdue])
             self._summary.incomplete_transactions += len(overdue)
             return True
         if self._alarmed_us is None or now_us - self._alarmed_us >= _ALARM_EVERY_US:
             self._alarmed_us = now_us
-            _LOGGER.warning("%s; their changes wait", what)
+            _LOGGER.warning("%s; the changes of these transactions wait", what)
         return False
 
     def _sort(self, seen: SeenEvents, now_us: int) -> _States:

@@ -122,7 +122,7 @@ def _read_fingerprints(directory: Path) -> dict[bytes, str]:
     try:
         from fastavro.schema import fingerprint, to_parsing_canonical_form
     except ImportError as error:
-        raise MissingExtraError(f"fingerprints of Avro schemas need {error.name}", advice="Install headstream[avro]") from None
+        raise MissingExtraError(f"fingerprints of Avro schemas require {error.name}", advice="Install headstream[avro]") from None
     found: dict[bytes, str] = {}
     try:
         for path in sorted(directory.glob("*.avsc"))[:_MOST_FILES]:

@@ -66,7 +66,7 @@ class Explainer:
         try:
             if value[:1] == b"\x00" and len(value) >= _REGISTRY_BYTES:
                 raise DecodeError(
-                    f"the message has no Replicate envelope: it is framed for a schema registry, with schema number "
+                    f"the message has the framing of a schema registry instead of a Replicate envelope, with schema number "
                     f"{int.from_bytes(value[1:_REGISTRY_BYTES], 'big')}",
                     0,
                 )

@@ -132,7 +132,7 @@ class RegistryClient:
         try:
             schema = json.loads(body)["schema"]
             if not isinstance(schema, str):
-                raise TypeError("it is not text")
+                raise TypeError("the schema is not a string")
         except (ValueError, KeyError, TypeError) as error:
             raise StorageError(
                 f"the schema registry's response for schema {number} has no schema: {error}", where=self.place

@@ -193,8 +193,8 @@ class SchemaCatalog:
             return fitting[0]
         names = " and ".join(sorted(".".join(each.table) for each in (entry, *others)))
         raise SchemaError(
-            f"schema id {schema_id} belongs to the tables {names}, and the topic {topic} does not identify the table",
-            advice="Specify the topic's table: topic_tables; then redrive the message",
+            f"schema id {schema_id} belongs to the tables {names}, but the topic {topic} does not identify the table",
+            advice="Set the table of the topic in topic_tables, then redrive the message",
         )
 
     def _prepare(self, entry: StoredSchema, own_schema: str | None, avro: bool) -> _Ready:
@@ -268,7 +268,7 @@ class SchemaCatalog:
             )
         if (owner.server, owner.task) != (lineage.server, lineage.task) and not several_tasks:
             raise SchemaError(
-                f"the table {name} is already captured by the task {owner.task!r} of {owner.server!r}, and now by "
+                f"the table {name} is already captured by the task {owner.task!r} of {owner.server!r}, and now also by "
                 f"{lineage.task!r} of {lineage.server!r} too",
                 advice='Set tasks = "all" to apply both, or set a separate target for each task, as in target = "{task}.{table}"',
             )

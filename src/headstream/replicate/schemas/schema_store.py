@@ -114,9 +114,9 @@ def check_schema_store(directory: Path, mark: str, place: StorePlace | None = No
             found = None
     if found != mark:
         raise StorageError(
-            f"this executor does not see the driver's schema store: {'it is missing' if found is None else 'it is another one'}",
+            f"this executor cannot access the driver's schema store: {'it is missing' if found is None else 'it is another one'}",
             where=f"{directory if place is None else place} on {socket.gethostname()}",
-            advice="Specify a URI of an object store, or a directory at one path for driver and executors, by --zone or zone",
+            advice="Set --zone or zone to a URI of an object store, or to a directory shared by the driver and the executors",
         )
 
 
@@ -188,9 +188,9 @@ class SchemaStore:
             return new
         if kept is not None and kept.metadata != metadata:
             raise SchemaError(
-                f"schema id {metadata.schema_id} is known with another schema",
+                f"schema id {metadata.schema_id} already has a different schema",
                 where=f"{entry.topic} partition {entry.partition} offset {entry.offset}",
-                advice=f"The schema store keeps the first, of {kept.topic} partition {kept.partition} offset {kept.offset}",
+                advice=f"The schema store keeps the first, from {kept.topic} partition {kept.partition} offset {kept.offset}",
             )
         return new
 

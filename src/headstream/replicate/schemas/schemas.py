@@ -122,7 +122,7 @@ def _table_schema(
         rows = compile_rows(metadata.data_schema if own_schema is None else own_schema)
         placed, left = match_fields(columns, [plan.name for plan in rows.columns if plan.section == "data"])
         if left:
-            raise SchemaError(f"rows have the column {left[0]!r}, which the table's metadata lacks")
+            raise SchemaError(f"the rows have the column {left[0]!r}, which is missing in the table's metadata")
     fields = [pa.field(name, arrow_type(kind)) for name, kind in types.items()]
     fields += BOOKKEEPING
     fields += [pa.field(OLD_PREFIX + key, arrow_type(types[key])) for key in target.key_columns]

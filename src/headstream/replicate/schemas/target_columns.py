@@ -57,12 +57,12 @@ def choose_columns(metadata: TableMetadata, settings: TableSettings, earlier: Se
         name, wanted = names[column.name], settings.rename_columns.get(column.name)
         if name.lower().startswith(RESERVED_PREFIX):
             raise SchemaError(
-                f"the column {name!r} begins with {RESERVED_PREFIX}, which is reserved", advice="Rename it: rename_columns"
+                f"the column {name!r} begins with {RESERVED_PREFIX}, which is reserved", advice="Rename it with rename_columns"
             )
         if wanted is not None and name != wanted:
             raise SchemaError(f"the column {column.name!r} cannot be renamed to {wanted!r}: a column of that name exists")
         if wanted is None and name != column.name:
-            findings.append(f"the column {column.name!r} is called {name!r}, since another one differs from it only in case")
+            findings.append(f"the column {column.name!r} is renamed to {name!r}, because another name differs only in case")
     named = tuple(replace(column, name=names[column.name]) for column in chosen)
     sources = {names[column.name]: column.name for column in chosen}
     return TargetColumns(replace(metadata, columns=named), sources, tuple(findings))

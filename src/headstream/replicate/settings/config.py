@@ -71,65 +71,65 @@ class ReplicateConfig:
     """One pipeline.
 
     Args:
-        source: URL of the log or Kafka cluster (`kafka://host:9092`) with the envelopes; None for a pipeline
+        source: URL of the log or Kafka cluster (`kafka://host:9092`) with the messages; None for a pipeline
             that reads a DataFrame.
         topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); metadata messages in them are also read.
         metadata: Topics with metadata messages; empty if the data topics contain the metadata.
-        kafka: Settings of Kafka's clients, `kafka.security.protocol` and the like.
-        tables: Place of the Delta tables: one a source table, at `<schema>/<table>`.
-        checkpoint: Place of the pipeline's own state.
-        checkpoint_from: A checkpoint in a directory, with which a new checkpoint in an object store begins.
+        kafka: Settings of Kafka clients, such as `kafka.security.protocol`.
+        tables: Directory or URI of the Delta tables: one per source table, at `<schema>/<table>`.
+        checkpoint: Directory or URI of the pipeline's own state.
+        checkpoint_from: Directory of a checkpoint that is copied to begin a new checkpoint in an object store.
         local_copy: The working copy of a checkpoint in an object store; set by the pipeline.
         rules: The tables and their settings.
-        zone: Place of the schema store; by default in the checkpoint.
-        schemas: Place of schemas that do not arrive in messages: metadata as JSON or as messages, and Avro schemas (*.avsc).
+        zone: Directory or URI of the schema store; by default in the checkpoint.
+        schemas: Directory or URI of schemas that do not arrive in messages: metadata (JSON or messages), Avro schemas (*.avsc).
         registry: The schema registry, for messages with its framing.
         format: The names of a message's parts in JSON.
         debezium: The topics with messages of Debezium, and how they are read; None for none.
         topic_tables: Topic pattern -> `schema.table`, for messages that do not name their table; `{schema}` and `{table}`
-            in the pattern match those parts of the topic's name.
+            in the pattern match the schema and the table in the topic name.
         schema_wait_us: How long a data message waits for its schema before `on_missing_schema` applies, microseconds.
-        on_missing_schema: `delayed` moves it to the delayed topic (which still releases it), `dead-letter`
-            dead-letters it, `fail` stops the pipeline.
-        delayed: The delayed topic, in the pipeline's own log; or a topic of a Kafka cluster to which its messages are copied,
+        on_missing_schema: `delayed` moves such a message to the delayed topic, from which it is applied when its schema arrives;
+            `dead-letter` dead-letters the message; `fail` stops the pipeline.
+        delayed: The delayed topic in the pipeline's own log; or a Kafka topic to which delayed messages are also copied,
             `kafka://host:9092/topic`.
-        dead_letter: A topic of a Kafka cluster to which the dead letters are copied, `kafka://host:9092/topic`; None for none.
-        max_parked_count: Most waiting messages; beyond it the pipeline stops reading.
-        max_parked_bytes: Most bytes of waiting messages.
-        max_parked_age_us: Longest wait of a message before an alarm is raised, microseconds.
-        max_dead_rate: Largest share of a table's messages that is dead-lettered, 0 to 1; beyond it the table stops. The same of
-            a topic's messages that belong to no table; beyond it the pipeline stops.
-        dead_rate_messages: Smallest number of messages that the share is computed from.
+        dead_letter: A Kafka topic to which dead letters are also copied, `kafka://host:9092/topic`; None: no copies.
+        max_parked_count: Maximum number of waiting messages; if it is exceeded, the pipeline stops.
+        max_parked_bytes: Maximum size of waiting messages, bytes.
+        max_parked_age_us: Waiting time of a message after which an alarm is raised, microseconds.
+        max_dead_rate: Maximum share of dead letters, 0 to 1. If the messages of a table exceed it, the table stops. If messages
+            of a topic that belong to no table exceed it, the pipeline stops.
+        dead_rate_messages: Minimum number of messages from which `max_dead_rate` is computed.
         atomic: Whether a transaction's changes to a table become visible all at once or not at all.
-        transaction_wait_us: How long a transaction can lack some of its events before `on_incomplete_transaction`
+        transaction_wait_us: How long a transaction can be incomplete before `on_incomplete_transaction`
             applies, microseconds.
         on_incomplete_transaction: `wait` raises an alarm and keeps waiting, `apply` applies the events that arrived, `fail` stops
             the pipeline.
         accept_recreated: Whether topics that were deleted and created again are read from their beginning; otherwise the run
             ends.
-        accept_loss: Whether messages that were deleted before they were read are left out; otherwise the run ends.
-        take_over: Whether this pipeline takes over tables that another pipeline has written; otherwise it rejects them.
+        accept_loss: Whether the run continues without messages that were deleted before they were read; otherwise the run ends.
+        take_over: Whether this pipeline takes over tables that another pipeline has written; otherwise such tables are rejected.
         once: Stop after applying all messages that existed at the start.
         trigger_every_us: Minimum time between the starts of two micro-batches, microseconds; 0: the next starts immediately.
-        max_messages_per_batch: Maximum number of messages of one micro-batch; for a log 5 % more if that reads all remaining
+        max_messages_per_batch: Maximum number of messages per micro-batch; for a log, 5 % more if these are the last
             messages.
-        max_bytes_per_batch: Maximum stored bytes of one micro-batch, accurate to one send; None for an eighth of the heap of
+        max_bytes_per_batch: Maximum stored size of a micro-batch, bytes, accurate to one send; None: an eighth of the heap of
             Spark's driver. For logs only: Spark's Kafka source has no such limit.
-        spark: Settings of the Spark session, `spark.driver.memory` and the like, used if the command starts the session.
-        change_tables: Place of change tables, with all changes of each table, at `<schema>/<table>`; None for none.
-        dead_letter_table: Place of a Delta table of the dead letter, in addition to its topic; None for none.
+        spark: Settings of the Spark session, such as `spark.driver.memory`, used if the command starts the session.
+        change_tables: Directory or URI of change tables, with all changes of each table, at `<schema>/<table>`; None for none.
+        dead_letter_table: Directory or URI of a Delta table to which dead letters are also written; None: no such table.
         storage: The object store of the places that are URIs.
         merge: Settings of merges by deletion vectors.
         iceberg: The Iceberg tables that share the Delta tables' files; None for none.
-        metrics: Place of the file that metrics are written to in the OpenMetrics format; None for none.
-        metrics_otlp: Whether metrics are sent over OTLP, to the endpoint in OpenTelemetry's variables.
+        metrics: File or URI to which metrics are written in the OpenMetrics format; None: no such file.
+        metrics_otlp: Whether metrics are sent over OTLP, to the endpoint set in OpenTelemetry's variables.
         tracing: Whether to record OpenTelemetry spans of micro-batches and merges, linked to the spans of sampled messages.
-        tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for unlimited. An older
-            change that arrives later, for a missing row, is dead-lettered with the reason.
-        compact_every_us: How often a table's small files are compacted, microseconds; 0 for never.
-        vacuum_every_us: How often files that no version needs are deleted, microseconds; 0 for never.
-        vacuum_kept_us: How old those files must be, microseconds.
-        load_gap_us: How long after a change a REFRESH row must be logged to begin a new load by itself, microseconds.
+        tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None: without limit. An older
+            change that arrives later for a missing row is dead-lettered with the reason.
+        compact_every_us: How often a table's small files are compacted, microseconds; 0: never.
+        vacuum_every_us: How often files that no version needs are deleted, microseconds; 0: never.
+        vacuum_kept_us: Minimum age of the files that `vacuum_every` deletes, microseconds.
+        load_gap_us: Minimum time between a change and a REFRESH row that is detected as the start of a new load, microseconds.
 
     Raises:
         InvalidOptionError: settings are missing, contradictory or out of range; the error lists all of them.
@@ -193,7 +193,7 @@ class ReplicateConfig:
             raise InvalidOptionError(problems[0].what, where=problems[0].setting, advice=problems[0].advice)
         if problems:
             problems_text = "; ".join(f"{problem.setting}: {problem.what}" for problem in problems)
-            raise InvalidOptionError(f"{len(problems)} settings cannot be used: {problems_text}")
+            raise InvalidOptionError(f"{len(problems)} settings are invalid: {problems_text}")
 
         for name in STORE_PLACES:
             place: Place | None = getattr(self, name)
@@ -216,7 +216,7 @@ class ReplicateConfig:
         """The directory of the pipeline's own state: the checkpoint, or its working copy."""
         directory = self.local_copy if isinstance(self.checkpoint, StorePlace) else self.checkpoint
         if directory is None:
-            raise InvalidOptionError("the checkpoint is in an object store, and has no working copy yet", where="checkpoint")
+            raise InvalidOptionError("the checkpoint in the object store has no working copy yet", where="checkpoint")
         return directory
 
     @property

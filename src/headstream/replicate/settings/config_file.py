@@ -54,20 +54,20 @@ def _texts(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [value]
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        raise ValueError('a list of strings is required, as in ["a", "b"]')
+        raise ValueError('a list of strings is required, for example ["a", "b"]')
     return tuple(value)
 
 
 def _pairs(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(item, str) and item for item in value.values()):
-        raise ValueError('a table of texts is required, as in {"a" = "b"}')
+        raise ValueError('a table of strings is required, for example {"a" = "b"}')
     return dict(value)
 
 
 def _dotted_settings(value: Any, section: str) -> dict[str, str]:
     """Return settings with dotted names: in TOML, a dot in an unquoted name creates a nested table."""
     if not isinstance(value, dict):
-        raise ValueError(f"it is a section, {section}")
+        raise ValueError(f"a section is required, {section}")
     found: dict[str, str] = {}
     for name, item in value.items():
         if isinstance(item, dict):
@@ -80,7 +80,7 @@ def _dotted_settings(value: Any, section: str) -> dict[str, str]:
 
 
 def _session_settings(value: Any) -> dict[str, str]:
-    settings = _dotted_settings(value, '[spark], as in driver.memory = "4g"')
+    settings = _dotted_settings(value, '[spark], for example driver.memory = "4g"')
     return {name if name.startswith("spark.") else f"spark.{name}": text for name, text in settings.items()}
 
 
@@ -288,7 +288,7 @@ class _SettingsLoader:
         values |= overrides
         for field in ("source", "tables", "checkpoint"):
             if field not in values and not any(setting == field for _, setting, _ in self._problems):
-                self._problems.append((0, field, "it is missing"))
+                self._problems.append((0, field, "the setting is missing"))
         for problem in find_problems(values):
             name = names.get(problem.setting, problem.setting)
             advice = "" if problem.advice is None else f". {problem.advice}"
@@ -308,7 +308,7 @@ class _SettingsLoader:
                 ("checkpoint",),
             )
         elif given is None:
-            self._note(("checkpoint",), "it is missing")
+            self._note(("checkpoint",), "the setting is missing")
         self._read_storage(document, values)
         self._raise()
         place: Place = bind(values["checkpoint"], values.get("storage", StorageSettings()))

@@ -16,13 +16,13 @@ class DebeziumSettings:
     """How topics with messages of Debezium are read.
 
     Args:
-        topics: Patterns of the topics that have them, in Headstream's spelling (`shop/public.*`) or Kafka's (`shop.public.*`);
-            other topics have messages of Qlik Replicate.
+        topics: Patterns of the topics with Debezium messages, in Headstream's spelling (`shop/public.*`) or Kafka's
+            (`shop.public.*`); other topics have messages of Qlik Replicate.
         placeholder: The connector's `unavailable.value.placeholder`, which replaces a value that was not sent.
-        sequence: For connectors whose order is not built in: at most two fields of `source`, whole numbers, that order the
+        sequence: For connectors whose order is not built in: at most two integer fields of `source` that order the
             changes of a row, the most significant first.
-        flattened: The `add.fields.prefix` of flattened messages (ExtractNewRecordState), such as `__`; without it they are
-            rejected.
+        flattened: The `add.fields.prefix` of flattened messages (ExtractNewRecordState), such as `__`; without this setting
+            such messages are rejected.
 
     Raises:
         InvalidOptionError: no topic, an empty placeholder, or more than two fields.
@@ -35,10 +35,10 @@ class DebeziumSettings:
 
     def __post_init__(self) -> None:
         if not self.topics or not self.placeholder:
-            raise InvalidOptionError("topics and placeholder cannot be empty", where="debezium")
+            raise InvalidOptionError("topics and placeholder must not be empty", where="debezium")
         if len(self.sequence) > _MOST_POSITIONS:
             raise InvalidOptionError(
-                "a change sequence has room for two numbers", where="debezium.sequence", advice='Write it as in ["ts_ns"]'
+                "a change sequence must have at most two numbers", where="debezium.sequence", advice='Use for example ["ts_ns"]'
             )
 
     def reads(self, topic: str) -> bool:

@@ -35,10 +35,10 @@ class MessageFormat:
     """The names of a message's parts, from a custom Message Format if the endpoint or the task has one.
 
     Args:
-        data: The section with the row; `name_*` means that its columns are flat in the message, each name prefixed with
-            `name_`, and `*` that they are flat under their own names.
-        before_data: The section with the row before, in the same way; it can be missing in messages.
-        headers: The section with the headers, in the same way.
+        data: The section with the row; `name_*`: the columns are flat in the message, with names prefixed with
+            `name_`; `*`: the columns are flat under their own names.
+        before_data: The section with the row before the change, written as `data`; messages can omit the section.
+        headers: The section with the headers, written as `data`.
         fields: Renamed header fields: Replicate's name -> the name in messages.
     """
 
@@ -97,10 +97,10 @@ def read_flat(document: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """
     schema, table = document.get("schema"), document.get("table")
     if not isinstance(schema, str) or not isinstance(table, str) or not table:
-        raise DecodeError("the schema or table in the flat message is not text", 0)
+        raise DecodeError("the schema and table in a flat message must be strings", 0)
     operation = document.get("op")
     if operation not in _FLAT_OPERATIONS:
-        raise DecodeError(f"the operation of a flat message is {str(operation)[:40]!r}, none of F, I, U, D", 0)
+        raise DecodeError(f"the operation of a flat message must be F, I, U or D, not {str(operation)[:40]!r}", 0)
     before = _merge_columns(document.get("bu_data"), "bu_data")
     headers = {
         "operation": _FLAT_OPERATIONS[operation],
@@ -121,6 +121,6 @@ def _merge_columns(section: object, name: str) -> dict[str, Any] | None:
     columns: dict[str, Any] = {}
     for part in parts:
         if not isinstance(part, dict) or columns.keys() & part.keys():
-            raise DecodeError(f"{name} of a flat message is not a list of columns, each once", 0)
+            raise DecodeError(f"{name} of a flat message must be a list of different columns", 0)
         columns |= part
     return columns or None

@@ -18,10 +18,10 @@ class IcebergSettings:
     """Iceberg tables that share the data files of the Delta tables.
 
     Args:
-        catalog: Properties of pyiceberg's catalog, `type`, `uri` and the like, in its own section, `[iceberg.catalog]`;
-            `name` there is the catalog's name, by default `default`. Or only the name, as text, of a catalog in pyiceberg's
+        catalog: Properties of a pyiceberg catalog, such as `type` and `uri`, in the section `[iceberg.catalog]`, where
+            `name` is the catalog's name (default: `default`). Or a string: the name of a catalog in pyiceberg's
             configuration.
-        namespace: Template of the namespace, with the target's {schema} and {table}; dots divide its levels.
+        namespace: Template of the namespace, with the target's {schema} and {table}; dots separate levels.
         table: Template of the table's name.
         tables: Patterns of the target tables, `schema.table`, that get an Iceberg table.
         snapshots: Maximum number of snapshots that a table keeps, all younger than `vacuum_kept`: vacuum removes the files of
@@ -45,7 +45,7 @@ class IcebergSettings:
             if problem is not None:
                 raise InvalidOptionError(problem, where=f"iceberg.{name}")
         if self.snapshots < 1:
-            raise InvalidOptionError("must be 1 or more: a table needs a snapshot", where="iceberg.snapshots")
+            raise InvalidOptionError("the number of snapshots must be at least 1", where="iceberg.snapshots")
 
     @property
     def catalog_name(self) -> str:

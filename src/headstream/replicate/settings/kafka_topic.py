@@ -47,5 +47,5 @@ def parse_kafka_topic(text: str) -> KafkaTopic:
         topic = KafkaTopicNames().topic_name(name.replace("/", ".", 1))
     except InvalidInputError as error:
         advice = error.advice if name else "Write kafka://host:9092/replicate.delayed"
-        raise InvalidOptionError(error.what if name else "the URL names no topic", where=error.where, advice=advice) from None
+        raise InvalidOptionError(error.what if name else "the URL must name a topic", where=error.where, advice=advice) from None
     return KafkaTopic(parts._replace(path="").geturl(), str(topic), f"{_SCHEME}{hosts}/{name}")

@@ -18,9 +18,9 @@ class MergeSettings:
     """Settings of merges by deletion vectors, for all tables.
 
     Args:
-        rewrite_below: Size of the files that can have a changed row, bytes, below which `auto` rewrites them.
+        rewrite_below: Total size of the files with changed rows, bytes, below which `auto` rewrites the files.
         key_index: Directory of the key indexes; None for `key-index` in the checkpoint.
-        key_index_size: Greatest size of the indexes of one table; 0: there are none, and each merge reads the key columns.
+        key_index_size: Maximum size of the key indexes per table, bytes; 0: no indexes, so each merge reads the key columns.
 
     Raises:
         InvalidOptionError: a size is negative.
@@ -33,4 +33,4 @@ class MergeSettings:
     def __post_init__(self) -> None:
         for name in ("rewrite_below", "key_index_size"):
             if getattr(self, name) < 0:
-                raise InvalidOptionError("a size cannot be negative", where=f"merge.{name}")
+                raise InvalidOptionError("a size must not be negative", where=f"merge.{name}")

@@ -15,13 +15,13 @@ class RegistrySettings:
     """The location of the schemas; either `url` or `directory`.
 
     Args:
-        url: The registry, `http://host:8081` or https.
-        directory: A directory with the schemas, `<id>.avsc` each.
+        url: URL of the registry, `http://host:8081` or `https://host`.
+        directory: Directory with the schemas, in files named `<id>.avsc`.
         user: User of HTTP basic authentication.
         password: Password of HTTP basic authentication.
-        token: Bearer token, in place of user and password.
-        ca_file: Certificates to trust, PEM; by default the system's.
-        timeout_ms: Timeout of one response, milliseconds.
+        token: Bearer token, instead of user and password.
+        ca_file: PEM file with trusted certificates; by default, the certificates of the system.
+        timeout_ms: Timeout of a response, milliseconds.
         retries: How often a request is retried after a transient failure.
 
     Raises:
@@ -39,7 +39,7 @@ class RegistrySettings:
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.directory is None):
-            raise InvalidOptionError("a schema registry is a url or a directory", where="registry", advice="Set one of them")
+            raise InvalidOptionError("a schema registry needs either url or directory", where="registry")
         if self.url is not None:
             parts = urllib.parse.urlsplit(self.url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -48,15 +48,13 @@ class RegistrySettings:
                 )
             if parts.username or parts.password:
                 raise InvalidOptionError(
-                    "the URL of the schema registry has a password", where="registry", advice="Set user and password"
+                    "the URL of the schema registry has a password", where="registry", advice="Set user and password instead"
                 )
         for path in (self.directory, self.ca_file):
             problem = None if path is None else find_path_problem(str(path))
             if problem is not None:
                 raise InvalidOptionError(problem[0], where="registry", advice=problem[1])
         if self.user is not None and self.token is not None:
-            raise InvalidOptionError(
-                "user and token are both set for the schema registry", where="registry", advice="Set one of them"
-            )
+            raise InvalidOptionError("user and token exclude each other", where="registry", advice="Set one of them")
         if self.timeout_ms < 1 or self.retries < 0:
             raise InvalidOptionError("timeout_ms must be at least 1 and retries at least 0", where="registry")

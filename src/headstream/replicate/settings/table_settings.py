@@ -26,37 +26,37 @@ class TableSettings:
     """How one source table becomes one target table.
 
     Args:
-        target: Name of the target, `schema.table` (the last dot divides), with {schema}, {table}, {task} and {server} of
-            the source replaced; its Delta table is at `<schema>/<table>`.
-        scd_type: 1 stores the current rows, 2 every version of them.
-        engine: The engine that runs merges; `auto` chooses it.
-        merge_strategy: Whether merges rewrite files or write deletion vectors, see merge_settings.py.
-        keys: Columns, by their source names, that identify a row, instead of the primary key; empty for the primary key.
+        target: Name of the target, `schema.table` (separated by the last dot); {schema}, {table}, {task} and {server}
+            of the source are replaced. Its Delta table is at `<schema>/<table>`.
+        scd_type: 1 stores only the current rows, 2 stores every version of each row.
+        engine: Engine that runs merges; `auto` chooses the engine.
+        merge_strategy: Whether merges rewrite files or write deletion vectors; `auto` chooses by size.
+        keys: Source columns that identify a row; empty: the primary key.
         include_columns: Patterns of the source columns that the target has. Key columns are always included.
         exclude_columns: Patterns of the source columns that the target does not have.
         rename_columns: Source column -> column of the target.
-        deletes: `apply` deletes rows, `soft` marks them, `skip` leaves them unchanged.
-        partition_by: Columns of the target that its files are partitioned by, when it is created; their types are limited, see
-            columns/partition_values.py.
-        cluster_by: Columns of the target that maintenance sorts its files by.
+        deletes: `apply` deletes rows, `soft` marks rows as deleted, `skip` leaves the rows unchanged.
+        partition_by: Columns of the target by which files are partitioned, if the table is created; not all types are
+            supported.
+        cluster_by: Columns of the target by which maintenance sorts the files.
         column_names: `mapped`: the table is created with Delta's column mapping; `plain`: only if the name of a column needs it.
         mask_order: Byte order of Avro column masks: `little` (byte 0 holds the first eight columns), `big`, or `auto`: the
-            order proved by the task's own messages, `little` until then.
-        decimal_overflow: Result for a NUMERIC of more than 38 digits: a STRING, or an error.
-        datetimes: The type of a DATETIME: `utc` a TIMESTAMP, read as UTC; `ntz` a TIMESTAMP_NTZ, as it is written; `text` a
-            STRING with all digits of the second. The first two hold microseconds.
-        tasks: `one`: changes of a second task that captures the table are refused; `all`: every task's changes are
+            order is detected from the task's messages, and is `little` until then.
+        decimal_overflow: Type for a NUMERIC of more than 38 digits: `string`, or `error` to reject it.
+        datetimes: The type of a DATETIME: `utc`: TIMESTAMP, read as UTC; `ntz`: TIMESTAMP_NTZ, unchanged; `text`:
+            STRING with all digits of the second. TIMESTAMP and TIMESTAMP_NTZ have microseconds.
+        tasks: `one`: changes of a second task that captures the table are rejected; `all`: changes of all tasks are
             applied, ordered by their change sequences, which begin with the commit time.
-        catalog: Template of the name under which it is registered in Spark's catalog, `lake.{schema}.{table}` with the target's
-            schema and table; empty for none.
-        changes: Whether its changes are also written to a change table, if change tables are enabled.
-        on_column_added: A column is new.
-        on_column_dropped: A column was dropped; `evolve` keeps its values in old rows.
-        on_column_renamed: A column has another name at the same position.
-        on_type_widened: A column's type has a wider range.
-        on_type_narrowed: A column's type has a narrower range, or is another type.
-        on_nullability_changed: A column became nullable, or stopped being nullable.
-        on_key_changed: Other columns identify a row.
+        catalog: Template of the table's name in Spark's catalog, such as `lake.{schema}.{table}` with the target's
+            schema and table; empty: the table is not registered.
+        changes: Whether changes of the table are also written to a change table, if change tables are enabled.
+        on_column_added: Policy if the source has a new column.
+        on_column_dropped: Policy if a column was dropped; `evolve` keeps the values of old rows.
+        on_column_renamed: Policy if a column at the same position has a new name.
+        on_type_widened: Policy if the type of a column has a wider range.
+        on_type_narrowed: Policy if the type of a column has a narrower range, or is a different type.
+        on_nullability_changed: Policy if a column became nullable, or is no longer nullable.
+        on_key_changed: Policy if different columns identify a row.
     """
 
     target: str = "{schema}.{table}"

@@ -96,7 +96,7 @@ class AzureAccess(StoreAccess):
         other = next((name for name in _PREFERRED.get(own or "", ()) if environment.get(name)), None)
         if other is not None:
             raise InvalidOptionError(
-                f"[storage] has {own}, and the environment has {other}, which the clients use instead",
+                f"[storage] contains {own}, but the environment has {other}, which the clients would use instead",
                 where="storage",
                 advice=f"Unset {other}, or use the credentials from the environment",
             )

@@ -111,7 +111,7 @@ class DeletionVector:
     def _decoded(self, text: str) -> bytes:
         try:
             if len(text) % 5:
-                raise ValueError("its length")
+                raise ValueError("the length is wrong")
             return base64.b85decode(text.translate(_TO_B85))
         except ValueError:
             raise _invalid(self) from None
@@ -141,7 +141,7 @@ def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[Deleti
                 content = _stored(files[path], vector)
             found[vector] = positions = _decode(content)
             if len(positions) != vector.cardinality:
-                raise DecodeError(f"it has {len(positions)} rows, not {vector.cardinality}", 0)
+                raise DecodeError(f"the vector has {len(positions)} rows, not {vector.cardinality}", 0)
         except (DecodeError, ValueError, struct.error) as error:
             raise StorageError(f"the deletion vector is damaged: {error}", where=where) from error
     return found
@@ -179,7 +179,7 @@ def _path_in(table: Place, vector: DeletionVector) -> str:
         return path
     root = str(table) if isinstance(table, Path) else f"/{table.key}"
     if not path.startswith(f"{root}/"):
-        raise DecodeError("it is outside of the table's directory", 0)
+        raise DecodeError("the file is outside the table's directory", 0)
     return path[len(root) + 1 :]
 
 
@@ -190,7 +190,7 @@ def _stored(file: bytes, vector: DeletionVector) -> bytes:
     content = file[begin + 4 : begin + 4 + size]
     checksum = file[begin + 4 + size : begin + 8 + size]
     if size != vector.size_bytes or len(content) != size or zlib.crc32(content) != int.from_bytes(checksum, "big"):
-        raise DecodeError("its size or checksum is wrong", begin)
+        raise DecodeError("the size or checksum is wrong", begin)
     return content
 
 
@@ -227,7 +227,7 @@ def _encode_bitmap(values: npt.NDArray[np.uint32]) -> bytes:
 def _decode(content: bytes) -> Positions:
     magic, count = struct.unpack_from("<IQ", content)
     if magic != _MAGIC:
-        raise DecodeError(f"its format {magic} is unknown", 0)
+        raise DecodeError(f"the format {magic} is unknown", 0)
     at, parts = 12, []
     for _ in range(count):
         (high,) = struct.unpack_from("<I", content, at)
@@ -235,7 +235,7 @@ def _decode(content: bytes) -> Positions:
         parts.append(values if count == 1 and not high else values.astype(np.uint64) + np.uint64(high << 32))
     positions = np.concatenate(parts) if parts else np.empty(0, np.uint32)
     if not np.all(positions[1:] > positions[:-1]):
-        raise DecodeError("its rows are not ascending", 0)
+        raise DecodeError("the rows are not ascending", 0)
     return positions
 
 
@@ -252,7 +252,7 @@ def _decode_bitmap(content: bytes, at: int) -> tuple[npt.NDArray[np.uint32], int
         at += 4
         has_runs = np.zeros(min(count, 1 << 16), np.uint8)
     else:
-        raise DecodeError(f"the cookie {cookie} of its bitmap is unknown", at)
+        raise DecodeError(f"the cookie {cookie} of the bitmap is unknown", at)
     header = np.frombuffer(content, "<u2", 2 * count, at).reshape(count, 2)
     at += 4 * count
     if cookie == _NO_RUNS or count >= _LEAST_OFFSETS:
@@ -277,4 +277,4 @@ def _decode_bitmap(content: bytes, at: int) -> tuple[npt.NDArray[np.uint32], int
 
 
 def _invalid(vector: DeletionVector) -> DecodeError:
-    return DecodeError(f"the deletion vector {vector.value!r} of type {vector.storage!r} is not described by Delta", 0)
+    return DecodeError(f"the deletion vector {vector.value!r} of type {vector.storage!r} is not part of the Delta protocol", 0)

@@ -258,7 +258,7 @@ class LogSnapshot:
             return True
         for number in range(self.version + 1, max(newer) + 1):
             if number not in newer:
-                raise StorageError(f"the table's log lacks commit {number}", where=str(self.table))
+                raise StorageError(f"the Delta log of the table has no commit {number}", where=str(self.table))
             self.apply(number, self.read_commit(number))
         return True
 
@@ -320,7 +320,7 @@ class LogSnapshot:
         commits = {int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)) is not None}
         for number in range(begin + 1, max([at_least, *commits]) + 1):
             if number not in commits:
-                raise StorageError(f"the table's log lacks commit {number}", where=str(self.table))
+                raise StorageError(f"the Delta log of the table has no commit {number}", where=str(self.table))
             self.apply(number, self.read_commit(number))
         if not self.metadata:
             raise StorageError("there is no Delta table", where=str(self.table))

@@ -129,7 +129,7 @@ def _read_credentials(path: str) -> dict[str, str]:
         found["type"]
     except (OSError, ValueError, KeyError, TypeError):
         raise InvalidOptionError(
-            f"there are no credentials of Google in {path}", where="storage", advice="Specify a service account's key, in JSON"
+            f"there are no Google credentials in {path}", where="storage", advice="Specify the key of a service account in JSON"
         ) from None
     return found
 

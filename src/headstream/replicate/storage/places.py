@@ -126,7 +126,7 @@ def parse_place(text: str, *, is_table: bool = True) -> Place:
         raise InvalidOptionError(f"the {scheme}:// URI is not {form}", advice=f"Write it as in {form}")
     key = parts.path.strip("/")
     if any(part in ("", ".", "..") for part in key.split("/")) and key:
-        raise InvalidOptionError(f"{text!r} has an empty part, a . or a .. in its path", advice="Specify the key itself")
+        raise InvalidOptionError(f"{text!r} must not have an empty part, . or .. in the path", advice="Specify the full key")
     return StorePlace(bucket, key, scheme=scheme)
 
 

@@ -54,7 +54,7 @@ class S3Access(StoreAccess):
         if self.storage.access_key_id is not None and found.session_token != self.storage.session_token:
             # The clients read it from the environment themselves, and would send it with other keys.
             raise InvalidOptionError(
-                "[storage] has keys, and the environment has AWS_SESSION_TOKEN, which belongs to other keys",
+                "[storage] contains keys, but AWS_SESSION_TOKEN in the environment belongs to other keys",
                 where="storage",
                 advice="Set session_token in [storage] too, unset AWS_SESSION_TOKEN, or use the keys from the environment",
             )

@@ -20,19 +20,19 @@ class StorageSettings:
     """An object store.
 
     Args:
-        endpoint: URL of a store other than the cloud's own, `https://minio.example:9000`.
+        endpoint: URL of a store that is not the cloud provider's own, such as `https://minio.example:9000`.
         region: The store's region (S3).
-        access_key_id: The key's name (S3).
-        secret_access_key: The key (S3).
-        session_token: The token of temporary keys (S3).
-        path_style: Whether the bucket is in the URL's path, not in its host; by default with an `endpoint` (S3).
+        access_key_id: The access key id (S3).
+        secret_access_key: The secret access key (S3).
+        session_token: The session token of temporary keys (S3).
+        path_style: Whether the bucket is in the path of the URL instead of the host; by default, with an `endpoint` (S3).
         account_key: The key of the storage account (Azure).
         sas_token: A shared access signature (Azure).
-        tenant_id: The directory of a service principal (Azure).
-        client_id: The service principal (Azure).
+        tenant_id: The tenant id of a service principal (Azure).
+        client_id: The client id of the service principal (Azure).
         client_secret: Secret of the service principal (Azure).
-        service_account: Path of a service account's key file, in JSON (Google).
-        retry_us: How long a failing request is retried, microseconds; then the table's changes wait.
+        service_account: Path of the JSON key file of a service account (Google).
+        retry_us: How long a failing request is retried, microseconds; after that, the changes of the table wait.
 
     Raises:
         InvalidOptionError: settings contradict each other, or the endpoint is not a URL.
@@ -62,17 +62,17 @@ class StorageSettings:
             )
         if self.session_token is not None and self.access_key_id is None:
             raise InvalidOptionError(
-                "session_token is set without its keys", where="storage", advice="Set access_key_id and secret_access_key too"
+                "session_token requires access_key_id and secret_access_key", where="storage", advice="Set both"
             )
         if self.client_secret is not None and (self.client_id is None or self.tenant_id is None):
             raise InvalidOptionError(
-                "client_secret is set without its service principal", where="storage", advice="Set tenant_id and client_id too"
+                "client_secret requires a service principal", where="storage", advice="Set tenant_id and client_id"
             )
         if sum(name is not None for name in (self.account_key, self.sas_token, self.client_secret)) > 1:
             advice = "Set one of account_key, sas_token and client_secret"
             raise InvalidOptionError("several kinds of credentials are set for Azure", where="storage", advice=advice)
         if self.retry_us < 0:
-            raise InvalidOptionError("the time of retries cannot be negative", where="storage")
+            raise InvalidOptionError("the time limit of retries must not be negative", where="storage")
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -84,11 +84,11 @@ def _check_endpoint(endpoint: str) -> None:
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidOptionError(
-            "the endpoint of the object store is not a URL", where="storage", advice="Write https://host:9000"
+            "the endpoint of the object store must be a URL", where="storage", advice="Write https://host:9000"
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise InvalidOptionError(
-            "the endpoint of the object store has more than a host, a port and a path",
+            "the endpoint of the object store must have only a host, a port and a path",
             where="storage",
-            advice="Credentials are separate settings, such as access_key_id, or variables of the environment",
+            advice="Set credentials in settings such as access_key_id, or in environment variables",
         )

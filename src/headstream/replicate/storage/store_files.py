@@ -86,7 +86,7 @@ class _Translated:
         if isinstance(error, ImportError):
             extra = self._place.access.extra
             raise MissingExtraError(
-                f"{error.name}, the client of {self._place.access.service}, is not installed",
+                f"{error.name}, the client for {self._place.access.service}, is not installed",
                 where=str(self._place),
                 advice=f"Run: pip install 'headstream[{extra}]'",
             ) from None

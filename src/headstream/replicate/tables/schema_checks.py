@@ -65,7 +65,7 @@ def check_schema(name: tuple[str, str], last: SeenSchema | None, seen: SeenSchem
         return
     if last.keys != seen.keys:
         was, now = (", ".join(keys) for keys in (last.keys, seen.keys))
-        advice = "Name `keys` that stay the same, or load the table again into an empty directory"
+        advice = "Name `keys` that stay the same, or reload the table into an empty directory"
         raise stop_table(name, f"the primary key was {was} and is now {now}", advice, stops=settings.on_key_changed == "fail")
     if seen.version < last.version:
         return

@@ -85,10 +85,10 @@ class Owner:
     def _check(self, owner: dict[str, Any] | None, path: Place) -> None:
         if owner is None or owner.get("pipeline") != self.pipeline:
             raise ReplicateError(
-                f"another pipeline writes the table, with the checkpoint {(owner or {}).get('checkpoint')}",
+                f"another pipeline writes to the table, with the checkpoint {(owner or {}).get('checkpoint')}",
                 where=str(path),
-                advice="Set separate targets for each pipeline (tables, target). If that checkpoint is lost, run with "
-                "--take-over: its record of deletions is also lost, so load the table again",
+                advice="Set a separate target for each pipeline. If that checkpoint is lost, run with "
+                "--take-over: the record of deletions is also lost, so reload the table",
             )
 
     def _write(self, file: Path, *, replace: bool) -> dict[str, Any]:
@@ -114,10 +114,9 @@ def _check_apart(path: Place, outer: Place, inner: Iterable[Place]) -> None:
     """Reject a new table whose place contains, or is inside, another table's: a table without a schema, named as a schema."""
     for other in [place for place in (outer, *inner) if has_table(place)]:
         raise ReplicateError(
-            f"the table's directory would be {'in' if other == outer else 'around'} the directory of another table, {other}",
+            f"the directory of the table would be {'in' if other == outer else 'around'} the directory of another table, {other}",
             where=str(path),
-            advice="Set another target for one of them (tables, target): a vacuum of the outer table would delete the inner "
-            "table's files",
+            advice="Set another target for one of the tables: a vacuum of the outer table would delete the inner table's files",
         )
 
 

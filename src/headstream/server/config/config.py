@@ -58,9 +58,9 @@ def read_env_file(path: Path, environ: Mapping[str, str]) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidOptionError("a file of variables must be UTF-8 text", where=str(path)) from None
+        raise InvalidOptionError("the file of variables must be UTF-8", where=str(path)) from None
     except OSError as error:
-        raise StorageError(f"the variables cannot be read: {error.strerror}", where=str(path)) from error
+        raise StorageError(f"the file of variables cannot be read: {error.strerror}", where=str(path)) from error
     found: dict[str, str] = {}
     at = 0
     while at < len(text):
@@ -72,9 +72,9 @@ def read_env_file(path: Path, environ: Mapping[str, str]) -> dict[str, str]:
         if _OURS.match(text, at):
             line = text.count("\n", 0, at) + 1
             raise InvalidOptionError(
-                f"line {line} is not NAME=VALUE",
+                f"line {line} must be NAME=VALUE",
                 where=str(path),
-                advice="Close its quotes; quote values that contain quotes or spaces",
+                advice="Close the quotes, and quote values that contain quotes or spaces",
             )
         at = (text.find("\n", at) + 1) or len(text)
     return found
@@ -206,7 +206,7 @@ def load_config(
     given += read_variables(environ)
     given += [GivenValue(key, value, "the command line") for key, value in (options or {}).items()]
     if is_fresh and not any(each.key == "system.path" for each in given):
-        raise InvalidOptionError("--fresh requires an explicit directory", advice="Specify it, as in --data DIR, or omit --fresh")
+        raise InvalidOptionError("--fresh requires an explicit directory", advice="Set --data DIR, or omit --fresh")
     read_from = tuple(each for each in (path, env_path) if each is not None)
     return replace(_Loader(given).load(), read_from=read_from, is_fresh=is_fresh)
 
@@ -331,7 +331,7 @@ class _Loader:
             return None
         address = Address.parse(self._values[f"{transport}.address"], f"{transport}.address")
         if transport == "tcp" and self._values["tcp.ipv6"] and ":" not in address.host:
-            raise InvalidOptionError("tcp.ipv6 is true, and the address is not one of IPv6", where="tcp.address")
+            raise InvalidOptionError("tcp.ipv6 is true, but the address is not an IPv6 address", where="tcp.address")
         return address
 
     def _runtime(self) -> str:
@@ -413,14 +413,14 @@ class _Loader:
         value = self._values
         secret, other = value["http.jwt.encoding_secret"], value["http.jwt.decoding_secret"]
         if secret and other and secret != other:
-            raise InvalidOptionError("encoding_secret and decoding_secret differ: HS256 to HS512 have one key", where="http.jwt")
+            raise InvalidOptionError("encoding_secret and decoding_secret must be equal for HS256 to HS512", where="http.jwt")
         text = secret or other
         data = text.encode()
         if text and value["http.jwt.use_base64_secret"]:
             try:
                 data = base64.b64decode(text, validate=True)
             except binascii.Error:
-                raise InvalidOptionError("it is not base64", where="http.jwt.encoding_secret") from None
+                raise InvalidOptionError("the secret must be base64", where="http.jwt.encoding_secret") from None
         return TokenSettings(
             secret=data or os.urandom(64),
             algorithm=value["http.jwt.algorithm"],
@@ -445,7 +445,7 @@ class _Loader:
             given = {"root_username": name, "root_password": password}
         largest, segment = value["system.topic.max_size"], value["system.segment.size"]
         if largest is not None and largest < segment:
-            raise InvalidOptionError("it is smaller than system.segment.size", where="system.topic.max_size")
+            raise InvalidOptionError("the size must be at least system.segment.size", where="system.topic.max_size")
         repeats = "system.message_deduplication"
         return ServerSettings(
             **given,

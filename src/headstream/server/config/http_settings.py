@@ -50,18 +50,17 @@ class TokenSettings:
     def __post_init__(self) -> None:
         if self.algorithm not in _KEY_BYTES:
             raise InvalidInputError(
-                f"unsupported algorithm {self.algorithm}: use one of {', '.join(_KEY_BYTES)}",
-                where="http.jwt.algorithm",
+                f"unsupported algorithm {self.algorithm}: use one of {', '.join(_KEY_BYTES)}", where="http.jwt.algorithm"
             )
         least = _KEY_BYTES[self.algorithm]
         if len(self.secret) < least:
             raise InvalidInputError(
-                f"a secret for {self.algorithm} needs at least {least} bytes, but this secret has {len(self.secret)}",
+                f"a secret for {self.algorithm} must have at least {least} bytes, not {len(self.secret)}",
                 where="http.jwt",
                 advice=f"Use {least} random bytes",
             )
         if self.expiry_s < 1 or self.not_before_s < 0 or self.clock_skew_s < 0:
-            raise InvalidInputError("times of access tokens must be 0 s or more, the expiry 1 s or more", where="http.jwt")
+            raise InvalidInputError("access_token_expiry must be at least 1 s, not_before and clock_skew 0 s", where="http.jwt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,15 +86,15 @@ class CorsSettings:
         for origin in self.allowed_origins:
             if origin not in ("", "*") and not _ORIGIN.fullmatch(origin):
                 raise InvalidInputError(
-                    f"{origin!r} is not the origin of one site as browsers send it",
+                    f"{origin!r} is not an origin as browsers send it",
                     where="http.cors.allowed_origins",
-                    advice="Write scheme, host and port in lower case, as in https://page.example or http://localhost:5173",
+                    advice="Write scheme, host and port in lower case, for example https://page.example or http://localhost:5173",
                 )
         if self.allow_credentials and "*" in (*self.allowed_origins, *self.allowed_methods, *self.allowed_headers):
             raise InvalidInputError(
-                "credentials are not allowed together with any (*) origin, method or header",
+                "credentials cannot be allowed together with a wildcard (*) origin, method or header",
                 where="http.cors",
-                advice="Specify them",
+                advice="List the values",
             )
 
 
@@ -137,5 +136,5 @@ class HttpSettings:
                 raise InvalidInputError(
                     f"{name!r} is not a host name",
                     where="headstream.allowed_hosts",
-                    advice="Write it without scheme, port and path, as in shop.example",
+                    advice="Write the name without scheme, port and path, for example shop.example",
                 )

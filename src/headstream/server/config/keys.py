@@ -43,7 +43,7 @@ def _maybe_flag(spelled: Any) -> bool | None:
         return None
     if isinstance(spelled, bool):
         return spelled
-    raise ValueError("expected true, false or auto")
+    raise ValueError("true, false or auto is required")
 
 
 def _count(least: int, most: int) -> Callable[[Any], int]:
@@ -75,7 +75,7 @@ def _text(spelled: Any) -> str:
 def _texts(spelled: Any) -> tuple[str, ...]:
     if isinstance(spelled, list) and all(isinstance(item, str) for item in spelled):
         return tuple(item for item in spelled if item)
-    raise ValueError('a list of strings is required, as in ["a", "b"]')
+    raise ValueError('a list of strings is required, for example ["a", "b"]')
 
 
 def _choice(*options: str) -> Callable[[Any], str]:
@@ -96,7 +96,7 @@ def _us(least: int = 0, most: int = (1 << 63) - 1, none: tuple[str, ...] = ()) -
             return None
         found = parse_duration_us(spelled)
         if not least <= found <= most:
-            raise ValueError(f"{spelled!r} is not from {least / 1_000_000:g} to {most / 1_000_000:g} seconds")
+            raise ValueError(f"{least / 1_000_000:g} to {most / 1_000_000:g} seconds are required, not {spelled!r}")
         return found
 
     return read
@@ -110,7 +110,7 @@ def _bytes(least: int = 0, most: int = (1 << 63) - 1, none: tuple[str, ...] = ()
             return None
         found = parse_size_bytes(spelled)
         if not least <= found <= most:
-            raise ValueError(f"{spelled!r} is not from {least} to {most} bytes")
+            raise ValueError(f"{least} to {most} bytes are required, not {spelled!r}")
         return found
 
     return read
@@ -127,18 +127,18 @@ def _like(default: Any) -> Callable[[Any], Any]:
     return read
 
 
-_QUIC: Final = "datagrams have 1,200 bytes, and sending follows the acknowledgements"
+_QUIC: Final = "datagrams have 1,200 bytes, and acknowledgements control the sending rate"
 _QUIC_STREAMS: Final = "a connection has at most 100 concurrent requests"
 _QUIC_WINDOWS: Final = "the receive window is 32 KiB before the login, then 512 KiB"
-_QUIC_PINGS: Final = "clients send keep-alives themselves"
+_QUIC_PINGS: Final = "clients send keep-alives"
 _TELEMETRY: Final = "use headstream.metrics_otlp, headstream.tracing and OpenTelemetry's own variables"
 _AT_ONCE: Final = "every send is written before it is acknowledged"
 _RETENTION: Final = "retention runs continuously"
-_CATALOG: Final = "streams, topics and users are in a database with durable changes"
-_PLACES: Final = "the names of a log's directories are fixed"
-_STDERR: Final = "the server logs to standard error: redirect it to a file or a log service"
+_CATALOG: Final = "streams, topics and users are stored in a durable database"
+_PLACES: Final = "the directory names of a log are fixed"
+_STDERR: Final = "the server logs to standard error; redirect the output to a file or a log service"
 _PAGES: Final = "the operating system caches the newest messages"
-_ARCHIVER: Final = "there is no archiver: use `headstream backup`"
+_ARCHIVER: Final = "archiving is not supported; use `headstream backup`"
 _DAY_US: Final = 86_400 * 1_000_000
 _MINUTES: Final = 60 * 1_000_000
 
@@ -241,8 +241,8 @@ KEYS: Final[dict[str, Key]] = {
     "system.logging.level": Key("info", _choice("trace", "debug", "info", "warn", "warning", "error")),
     **_ignored("system.logging", _STDERR, path="logs", max_size="512 MB", retention="7 days", sysinfo_print_interval="10 s"),
     **_ignored("system.cache", _PAGES, enabled=True, size="4 GB"),
-    "system.encryption.enabled": Key(False, _flag, "messages are not encrypted at rest: use an encrypted disk", only=False),
-    **_ignored("system.encryption", "messages are not encrypted at rest: use an encrypted disk", key=""),
+    "system.encryption.enabled": Key(False, _flag, "messages are not encrypted at rest; use an encrypted disk", only=False),
+    **_ignored("system.encryption", "messages are not encrypted at rest; use an encrypted disk", key=""),
     **_ignored("system.compression", "messages are stored unchanged", allow_override=False, default_algorithm="none"),
     **_ignored("system.stream", _PLACES, path="streams"),
     **_ignored("system.topic", _PLACES, path="topics"),
@@ -259,7 +259,7 @@ KEYS: Final[dict[str, Key]] = {
     **_ignored("system.segment", _PAGES, cache_indexes=True),
     "system.message_deduplication.enabled": Key(False, _flag),
     "system.message_deduplication.max_entries": Key(1000, _count(1, 10_000_000)),
-    **_ignored("system.message_deduplication", "ids are remembered by count, not by age", expiry="1 m"),
+    **_ignored("system.message_deduplication", "the number of remembered ids is limited, not their age", expiry="1 m"),
     **_ignored("system.recovery", _CATALOG, recreate_missing_state=False),
     "headstream.allow_default_password": Key(False, _flag),
     "headstream.allowed_hosts": Key([], _texts),

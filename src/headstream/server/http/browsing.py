@@ -45,7 +45,7 @@ def browse(request: ViewRequest) -> dict[str, Any]:
     query = request.query
     kind = query.get("kind", "first")
     if kind not in _KINDS:
-        raise DecodeError(f"kind is not one of {', '.join(_KINDS)}", 0, where="query.kind")
+        raise DecodeError(f"kind must be one of {', '.join(_KINDS)}", 0, where="query.kind")
     count, payload_bytes = _number(query, "count", 50, 1, 500), _number(query, "payload_bytes", 1024, 0, 65_536)
     wanted = query.get("contains", "")
     if where := query.get("where", ""):
@@ -124,14 +124,14 @@ def explain_message(request: ViewRequest) -> Reply:
             Status.FEATURE_UNAVAILABLE, "no Replicate pipeline is registered", advice="Start with --pipeline CHECKPOINT"
         )
     by = "a library of Avro" if names_schema else "`headstream replicate inspect FILE --zone CHECKPOINT/zone`"
-    advice = f"Save it, and decode it by {by}"
+    advice = f"Save the message, and decode it with {by}"
     if len(payload) > _EXPLAINED_BYTES:
-        raise LimitError(f"a message of {len(payload)} bytes is not decoded: {_EXPLAINED_BYTES} is the limit", advice=advice)
+        raise LimitError(f"a message of {len(payload)} bytes exceeds the limit of {_EXPLAINED_BYTES} bytes", advice=advice)
     in_header = names_schema and schema_id is not None and schema_id.begin == 0
     frame = schema_id.to_bytes() if in_header and schema_id is not None else b""
     reply = json_reply({**explain(frame + payload), "size_bytes": len(payload)})
     if len(reply.body) > _REPLY_BYTES:
-        raise LimitError(f"decoded, the message has {len(reply.body)} bytes: {_REPLY_BYTES} is the limit", advice=advice)
+        raise LimitError(f"the decoded message has {len(reply.body)} bytes, more than {_REPLY_BYTES}", advice=advice)
     return reply
 
 
@@ -157,7 +157,7 @@ def _number(given: Mapping[str, str], name: str, default: int, least: int = 0, m
     if text is None:
         return default
     if not (text.isascii() and text.isdecimal() and len(text) <= 20 and least <= int(text) <= most):
-        raise DecodeError(f"{name} is not a whole number from {least} to {most}", 0, where=name)
+        raise DecodeError(f"{name} must be a whole number from {least} to {most}", 0, where=name)
     return int(text)
 
 

@@ -59,7 +59,7 @@ def count_letters(request: ViewRequest) -> dict[str, Any]:
     query = request.query
     text = query.get("from_offset", "0")
     if not (text.isascii() and text.isdecimal() and len(text) <= 19):
-        raise DecodeError("from_offset is not a whole number", 0, where="query.from_offset")
+        raise DecodeError("from_offset must be a whole number", 0, where="query.from_offset")
     with request.open_client() as log:
         page = read_dead_letters(
             log, _topic(request, log), _partition(request), int(text), where=query.get("where") or None, count=_MOST_READ
@@ -125,14 +125,14 @@ def _topic(request: ViewRequest, log: Client) -> str:
 def _partition(request: ViewRequest) -> int:
     text = request.path["partition_id"]
     if not (text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= _MOST_PARTITION):
-        raise DecodeError("partition_id is not a number of a partition", 0, where="path.partition_id")
+        raise DecodeError("partition_id must be the number of a partition", 0, where="path.partition_id")
     return int(text)
 
 
 def _whole(body: Mapping[str, Any], name: str, default: int, least: int = 0, most: int = _MOST_OFFSET) -> int:
     value = body.get(name, default)
     if type(value) is not int or not least <= value <= most:
-        raise DecodeError(f"{name} is not a whole number from {least} to {most}", 0, where=f"body.{name}")
+        raise DecodeError(f"{name} must be a whole number from {least} to {most}", 0, where=f"body.{name}")
     return value
 
 
@@ -150,5 +150,5 @@ def _where(body: Mapping[str, Any]) -> str | None:
 def _flag(body: Mapping[str, Any], name: str, *, default: bool) -> bool:
     value = body.get(name, default)
     if not isinstance(value, bool):
-        raise DecodeError(f"{name} is not true or false", 0, where=f"body.{name}")
+        raise DecodeError(f"{name} must be true or false", 0, where=f"body.{name}")
     return value

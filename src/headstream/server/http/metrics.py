@@ -51,7 +51,7 @@ def describe_server(
 
 def _original(traffic: Sequence[Traffic], stats: Stats, users: int) -> Iterator[Metric]:
     over_http = sum(sum(command.counts) for one in traffic if one.transport == "http" for command in one.commands.values())
-    yield CounterMetricFamily("http_requests", "Requests over HTTP.", value=over_http)
+    yield CounterMetricFamily("http_requests", "HTTP requests.", value=over_http)
     for name, value in (
         ("streams", stats.streams_count),
         ("topics", stats.topics_count),
@@ -61,7 +61,7 @@ def _original(traffic: Sequence[Traffic], stats: Stats, users: int) -> Iterator[
         ("users", users),
         ("clients", stats.clients_count),
     ):
-        yield GaugeMetricFamily(name, f"The {name} of the server.", value=value)
+        yield GaugeMetricFamily(name, f"Number of {name} on the server.", value=value)
 
 
 def _own(traffic: Sequence[Traffic], stats: Stats, groups: Iterable[GroupBehind]) -> Iterator[Metric]:
@@ -73,7 +73,7 @@ def _own(traffic: Sequence[Traffic], stats: Stats, groups: Iterable[GroupBehind]
     sent = CounterMetricFamily("headstream_sent_bytes", "Bytes of responses.", labels=["transport"])
     connections = GaugeMetricFamily("headstream_connections", "Open connections.", labels=["transport"])
     refused = CounterMetricFamily(
-        "headstream_refused_connections", "Connections beyond the limit, which were closed.", labels=["transport"]
+        "headstream_refused_connections", "Connections closed because the limit was reached.", labels=["transport"]
     )
     for one in traffic:
         for code, command in sorted(one.commands.items()):
@@ -87,7 +87,7 @@ def _own(traffic: Sequence[Traffic], stats: Stats, groups: Iterable[GroupBehind]
         connections.add_metric([one.transport], one.connections)
         refused.add_metric([one.transport], one.refused_connections)
     behind = GaugeMetricFamily(
-        "headstream_group_lag", "Messages that a consumer group has not read.", labels=["stream", "topic", "group"]
+        "headstream_group_lag", "Messages that a consumer group has not read yet.", labels=["stream", "topic", "group"]
     )
     largest = sorted(groups, key=lambda group: (-group[-1], group))
     for labels, lag in limit_series([(each[:-1], each[-1]) for each in largest], ("", "", "others")):
@@ -96,9 +96,9 @@ def _own(traffic: Sequence[Traffic], stats: Stats, groups: Iterable[GroupBehind]
     for name, text, value in (
         ("messages_bytes", "Bytes of stored messages.", stats.messages_size_bytes),
         ("consumer_groups", "Consumer groups.", stats.groups_count),
-        ("resident_memory_bytes", "Memory of the process.", stats.memory_bytes),
-        ("cpu_percent", "Processor time of the process.", stats.cpu_usage),
-        ("start_time_seconds", "When the server started, since 1970 UTC.", stats.start_time_us / 1_000_000),
+        ("resident_memory_bytes", "Resident memory of the server process.", stats.memory_bytes),
+        ("cpu_percent", "CPU usage of the server process.", stats.cpu_usage),
+        ("start_time_seconds", "Start time of the server, seconds since 1970 UTC.", stats.start_time_us / 1_000_000),
     ):
         yield GaugeMetricFamily(f"headstream_{name}", text, value=value)
 
@@ -107,16 +107,16 @@ def _of_filters(scanned: int, failed: int) -> Iterator[Metric]:
     yield CounterMetricFamily("headstream_filter_scanned_messages", "Messages that filters have examined.", value=scanned)
     yield CounterMetricFamily(
         "headstream_filter_failed_messages",
-        "Messages that filters could not be applied to: they compare a number with a string.",
+        "Messages that a filter could not be applied to, for example because it compares a number with a string.",
         value=failed,
     )
 
 
 def _of_budget(budget: MemoryBudget) -> Iterator[Metric]:
-    text = "Limit of the bytes of requests and unread responses of all clients."
+    text = "Memory limit for requests and unread responses of all clients."
     yield GaugeMetricFamily("headstream_memory_budget_bytes", text, value=budget.total_bytes)
     yield GaugeMetricFamily(
-        "headstream_memory_budget_used_bytes", "Bytes of requests and unread responses.", value=budget.held_bytes
+        "headstream_memory_budget_used_bytes", "Memory used by requests and unread responses.", value=budget.held_bytes
     )
     yield CounterMetricFamily("headstream_memory_budget_refused", "Requests refused for lack of memory.", value=budget.refused)
 
@@ -146,41 +146,41 @@ def describe_deliveries(
     """
     found = list(ages)
     transitions = CounterMetricFamily(
-        "headstream_delivery_transitions", "Messages of consumer groups by what happened to them.", labels=["transition"]
+        "headstream_delivery_transitions", "Changes of the delivery status of messages, by transition.", labels=["transition"]
     )
     for kind, count in counts.items():
         if kind not in _REMAINING:
             transitions.add_metric([kind.value], count)
     yield transitions
     state_changes = CounterMetricFamily(
-        "headstream_state_changes", "Messages whose state was set, by the new state.", labels=["state"]
+        "headstream_state_changes", "Messages whose state was changed, by the new state.", labels=["state"]
     )
     for name, count in states.items():
         state_changes.add_metric([name], count)
     yield state_changes
     yield CounterMetricFamily(
         "headstream_group_pauses",
-        "How often a group was paused, because too many of its attempts failed.",
+        "Pauses of consumer groups because too many attempts failed.",
         value=counts[TransitionKind.PAUSED],
     )
-    yield GaugeMetricFamily("headstream_paused_groups", "Groups that are paused.", value=sum(each.is_paused for each in found))
-    yield CounterMetricFamily("headstream_delivery_audit_lost", "Audit rows that were lost.", value=lost_rows)
+    yield GaugeMetricFamily("headstream_paused_groups", "Paused consumer groups.", value=sum(each.is_paused for each in found))
+    yield CounterMetricFamily("headstream_delivery_audit_lost", "Audit rows of deliveries that were lost.", value=lost_rows)
     leased = [(_seconds(each.oldest_leased_us, now_us), each) for each in found]
     poisoned = [(_seconds(each.oldest_poisoned_us, now_us), each) for each in found]
     for name, text, of_groups in (
         ("oldest_leased", "Age of the oldest lease.", leased),
-        ("oldest_poisoned", "Age of the oldest message given up whose dead letter is neither redriven nor discarded.", poisoned),
+        ("oldest_poisoned", "Age of the oldest failed message whose dead letter is neither redriven nor discarded.", poisoned),
     ):
         oldest = max((seconds for seconds, _ in of_groups), default=0.0)
         yield GaugeMetricFamily(f"headstream_{name}_seconds", text, value=oldest)
         if names_groups:
-            named = GaugeMetricFamily(f"headstream_group_{name}_seconds", f"{text[:-1]} of a group.", labels=_LABELS)
+            named = GaugeMetricFamily(f"headstream_group_{name}_seconds", f"{text[:-1]}, per group.", labels=_LABELS)
             largest = sorted((each for each in of_groups if each[0]), key=lambda each: (-each[0], each[1].topic, each[1].group))
             for seconds, each in largest[:MOST_SERIES]:
                 named.add_metric([each.topic.stream, each.topic.topic, each.group], seconds)
             yield named
     if names_groups:
-        paused = GaugeMetricFamily("headstream_group_paused", "1 for each group that is paused.", labels=_LABELS)
+        paused = GaugeMetricFamily("headstream_group_paused", "1 if the group is paused.", labels=_LABELS)
         for each in [each for each in found if each.is_paused][:MOST_SERIES]:
             paused.add_metric([each.topic.stream, each.topic.topic, each.group], 1)
         yield paused

@@ -51,13 +51,13 @@ def describe_removals(log: Log, now_us: int) -> Iterator[Metric]:
     removed = log.upkeep.removed
     for name, text, total in (
         ("messages", "Messages marked for deletion that were removed from the disk.", removed.removed_count),
-        ("bytes", "Bytes by which segments became smaller because marked messages were removed.", removed.removed_bytes),
+        ("bytes", "Bytes freed in segments by removing messages marked for deletion.", removed.removed_bytes),
     ):
         yield CounterMetricFamily(f"headstream_removed_{name}", text, value=total)
     for name, text, value in (
-        ("marked_messages", "Messages marked for deletion that are still on the disk, of topics without legal hold.", marked),
+        ("marked_messages", "Messages marked for deletion that are still on the disk, in topics without legal hold.", marked),
         ("held_messages", "Messages marked for deletion that a legal hold keeps.", held),
-        ("oldest_mark_seconds", "Age of the oldest mark for deletion, of topics without legal hold.", (now_us - oldest_us) / 1e6),
+        ("oldest_mark_seconds", "Age of the oldest deletion mark in topics without legal hold.", (now_us - oldest_us) / 1e6),
     ):
         yield GaugeMetricFamily(f"headstream_{name}", text, value=value)
 

@@ -60,7 +60,7 @@ def read_query(text: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS)
     except UnicodeDecodeError:
-        raise DecodeError("the query is not UTF-8", 0, where="query") from None
+        raise DecodeError("the query must be UTF-8", 0, where="query") from None
     except ValueError:
         raise DecodeError(f"the query has more than {_MOST_PARAMETERS} parameters", 0, where="query") from None
     query = dict(pairs)
@@ -98,9 +98,9 @@ async def read_body(
         most_bytes = most_binary_bytes
     elif hdrs.CONTENT_TYPE not in request.headers or not (kind == "application/json" or kind.endswith("+json")):
         raise RefusedBodyError(
-            text_reply(415, "the request needs a body with content-type: application/json", Status.INVALID_COMMAND)
+            text_reply(415, "the request must have a body with content-type: application/json", Status.INVALID_COMMAND)
         )
-    too_long = RefusedBodyError(text_reply(413, f"a body can have at most {most_bytes} bytes", Status.TOO_BIG_MESSAGE_PAYLOAD))
+    too_long = RefusedBodyError(text_reply(413, f"the body must have at most {most_bytes} bytes", Status.TOO_BIG_MESSAGE_PAYLOAD))
     if (request.content_length or 0) > most_bytes:
         raise too_long
     if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
@@ -117,9 +117,9 @@ async def read_body(
                     held_bytes = min(2 * len(body), most_bytes)
                     await hold(held_bytes)
     except TimeoutError:
-        raise RefusedBodyError(text_reply(408, f"the body took more than {most_s:g} seconds", Status.INVALID_COMMAND)) from None
+        raise RefusedBodyError(text_reply(408, f"the body did not arrive within {most_s:g} s", Status.INVALID_COMMAND)) from None
     except RequestPayloadError:
-        raise RefusedBodyError(text_reply(400, "the body does not match its headers", Status.INVALID_COMMAND)) from None
+        raise RefusedBodyError(text_reply(400, "the body does not match the headers", Status.INVALID_COMMAND)) from None
     if not body:
         raise RefusedBodyError(text_reply(400, "a request body is required", Status.INVALID_COMMAND))
     return bytes(body)

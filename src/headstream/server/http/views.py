@@ -173,7 +173,7 @@ class Views:
         _check_known(query, view.query, "query")
         members = decode_json(body) if view.body else {}
         if not isinstance(members, dict):
-            raise DecodeError("the body is not an object", 0, where="body")
+            raise DecodeError("the body must be an object", 0, where="body")
         _check_known(members, view.body, "body")
         open_own = partial(own_client, ask) if open_client is None else open_client
         request = ViewRequest(ask, user_id, found.path, query, members, open_own, self._traffic, self._pipelines)

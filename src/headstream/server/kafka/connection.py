@@ -343,7 +343,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if api.request.is_flexible(head.version):
             at = skip_tags(frame, at)
         if head.api_key != PRODUCE and len(frame) > _CONTROL_BYTES:
-            raise DecodeError("a request other than Produce exceeds the limit", 0, _CONTROL_BYTES, len(frame))
+            raise DecodeError("a request other than Produce exceeds the size limit", 0, _CONTROL_BYTES, len(frame))
         call = self._decode(head, api, frame[at:])
         reply = await self._run(api, call)
         if reply is not None:
@@ -357,7 +357,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Return the API of a request; None for ApiVersions in an unsupported version, which has a special response."""
         api = APIS.get(head.api_key)
         if api is None:
-            raise _ClosedError(f"API {head.api_key} is not served")
+            raise _ClosedError(f"API {head.api_key} is not supported")
         if not api.first_version <= head.version <= api.last_version:
             if head.api_key == API_VERSIONS:
                 return None
@@ -368,7 +368,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not session.user_id:
             raise _NoLoginError
         if session.is_ended or session.is_stale or not dispatcher.users.is_good(session.user_id, session.generation):
-            raise _ClosedError("the user has been changed: log in again")
+            raise _ClosedError("the user was changed: log in again")
         dispatcher.sessions.ping(session)
         return api
 

@@ -76,7 +76,7 @@ def _log_in(call: Call) -> bytes:
     try:
         acting_as, username, password = call.request["auth_bytes"].decode("utf-8").split("\0")
     except (UnicodeDecodeError, ValueError):
-        raise AuthenticationError("the credentials are not in the format of SASL PLAIN") from None
+        raise AuthenticationError("the credentials must have the format of SASL PLAIN") from None
     if acting_as not in ("", username):
         raise AuthenticationError("a user cannot act as another user")
     command = Login(username, password)

@@ -28,7 +28,7 @@ class Address(NamedTuple):
             raise InvalidOptionError(
                 f"{text!r} is not an address",
                 where=where,
-                advice="Use HOST:PORT, as in 127.0.0.1:8090, [::1]:8090 or localhost:0",
+                advice="Use HOST:PORT, for example 127.0.0.1:8090, [::1]:8090 or localhost:0",
             )
         return cls(bare, int(port))
 

@@ -53,7 +53,7 @@ def make_tls(files: TlsFiles) -> ssl.SSLContext:
             _load_pkcs12(context, data, files)
     except (ssl.SSLError, ValueError) as error:
         raise InvalidOptionError(
-            f"cannot load the certificate and its key: {error}",
+            f"cannot load the certificate and private key: {error}",
             where=str(files.certificate),
             advice="Set a PEM file and its key, or a PKCS#12 file and its password",
         ) from None
@@ -65,9 +65,9 @@ def check_private(key: Path) -> None:
     found = key.stat()
     if found.st_mode & 0o007 or (found.st_uid == os.getuid() and found.st_mode & 0o077):
         raise InvalidOptionError(
-            f"other users can read or change the key: its mode is {found.st_mode & 0o777:04o}",
+            f"other users can read or change the key, which has mode {found.st_mode & 0o777:04o}",
             where=str(key),
-            advice=f"Run chmod 600 {key}. If another user could have read it, create a new key",
+            advice=f"Run chmod 600 {key}. If another user may have read the key, create a new key",
         )
 
 
@@ -78,7 +78,7 @@ def _load_pkcs12(context: ssl.SSLContext, data: bytes, files: TlsFiles) -> None:
 
     key, certificate, others = load_key_and_certificates(data, files.password.encode() or None)
     if key is None or certificate is None:
-        raise ValueError("the file lacks the certificate or the key")
+        raise ValueError("the file must contain the certificate and the key")
     password = os.urandom(16).hex()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode()))
     pem += b"".join(each.public_bytes(Encoding.PEM) for each in (certificate, *others))

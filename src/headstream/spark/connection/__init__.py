@@ -1,1 +1,1 @@
-"""Location of the log that a data source reads or writes, and connections to its server."""
+"""Locates the log that a data source reads or writes, and connects to the log's server."""

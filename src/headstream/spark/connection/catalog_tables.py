@@ -1,8 +1,8 @@
-"""Rejects tables of the headstream format by name; Spark fails with an internal error, or one without advice.
+"""Rejects catalog tables of the headstream format with advice; Spark raises an internal error or gives no advice.
 
 saveAsTable, toTable, writeTo(...).using("headstream").create()     rejected before anything runs
-CREATE TABLE ... USING headstream, AS SELECT too                    Spark's error is replaced by ours
-SELECT ... FROM headstream.`url`, INSERT INTO headstream.`url`      the same
+CREATE TABLE ... USING headstream [AS SELECT ...]                   Spark's error is replaced by ours
+SELECT ... FROM headstream.`url`, INSERT INTO headstream.`url`      Spark's error is replaced by ours
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _KAFKA_VIEW: Final = (
 
 
 def table_error(what: str, url: str = "") -> InvalidOptionError:
-    """Return the error for a table of a catalog, or for a URL in a table's place.
+    """Return the error for a catalog table, or for a URL in place of a table name.
 
     Args:
-        url: The URL of the log, or a text with it; "" if unknown.
+        url: The URL of the log, or a string that contains the URL; "" if unknown.
     """
     return InvalidOptionError(
-        f"{what} is not supported: a topic is not a table of a catalog",
+        f"{what} is not supported: a topic cannot be a table in a catalog",
         advice=_WRITING + (_KAFKA_VIEW if "kafka://" in url else _VIEW),
     )
 
 
 def _sql_error(query: str, error: Exception) -> InvalidOptionError | None:
-    """Return the error for a statement that needs a table of the headstream format; None for any other."""
+    """Return the error for a statement that uses a table of the headstream format; None for other statements."""
     bare = _QUOTED.sub(" ", query)
     if _TABLE.match(bare):
         return table_error("CREATE TABLE ... USING headstream", query)
@@ -61,8 +61,8 @@ def refusing_table(method: Callable[..., Any], source_of: Callable[[Any], str | 
     """Return a writer's saveAsTable() or toTable() that rejects the headstream format.
 
     Args:
-        method: Its second argument is a format, or None.
-        source_of: Returns the format set on a writer before.
+        method: A method of the writer; its second argument is a format or None.
+        source_of: Returns the format that was set on a writer.
     """
 
     @functools.wraps(method)
@@ -104,7 +104,7 @@ def _checking(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refuse_sql_tables(kind: Any) -> None:
-    """Make a session's sql() raise our error where a statement needs a table of the headstream format."""
+    """Make a session's sql() raise our error if a statement uses a table of the headstream format."""
     if _MARK in vars(kind):
         return
     setattr(kind, _MARK, None)

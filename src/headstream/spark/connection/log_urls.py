@@ -1,10 +1,10 @@
-"""The options `url` and `path`: a log in a directory that every executor can read, or one behind a server.
+"""The options `url` and `path`: a log in a directory that every executor can read, or a log behind a server.
 
 file:///var/lib/shop                         a directory
 headstream://user:password@host:8090         a server, over TCP; ?tls=true as for connect()
 
-Credentials can be in HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD, or HEADSTREAM_TOKEN, of the driver instead: the driver
-passes them to tasks, which read no environment variables.
+Credentials can also be in the driver's environment variables HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD, or HEADSTREAM_TOKEN;
+the driver passes the credentials to the tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
         given: Options by their lower-case names.
 
     Raises:
-        InvalidOptionError, InvalidUrlError: no usable location is named; the text has no password.
+        InvalidOptionError, InvalidUrlError: the options name no usable location. The message contains no password.
     """
     if "url" in given and "path" in given:
         raise InvalidOptionError("url and load(path) both name a log", advice="Set one of them")
@@ -36,7 +36,7 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
     if not url:
         raise InvalidOptionError(
             "the option url is missing",
-            advice='Specify the log, as .option("url", "file:///var/lib/shop") or "headstream://user:password@host:8090"',
+            advice='Set the log with .option("url", "file:///var/lib/shop") or "headstream://user:password@host:8090"',
         )
     try:
         parts = split_url(url)
@@ -51,9 +51,9 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
         return _directory(parts, bare)
     if parts.scheme == "kafka":
         raise InvalidUrlError(
-            f"{bare!r}: Kafka is read and written through DataFrames, not by SQL, and not by a session without register()",
-            advice="In SQL use a view of a DataFrame: frame.createOrReplaceTempView('orders'). "
-            "For a DataFrame use the session from headstream.spark.session(), or call headstream.spark.register(spark) once",
+            f"{bare!r}: Kafka can be used only through DataFrames, in a session with register(), and not in SQL",
+            advice="In SQL, use a view of a DataFrame: frame.createOrReplaceTempView('orders'). "
+            "For DataFrames, use a session from headstream.spark.session(), or call headstream.spark.register(spark)",
         )
     if parts.scheme in ("http", "https"):
         raise InvalidUrlError(
@@ -67,7 +67,7 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
 
 
 def _without_credentials(url: str, parts: SplitResult) -> str:
-    """Return a URL for errors. A password can have slashes and other special characters: it ends at the last @."""
+    """Return a URL for errors. A password can contain slashes and other special characters; it ends at the last @."""
     if "@" not in url or (parts.scheme == "file" and "@" not in parts.netloc):
         return url
     return f"{parts.scheme}://{url.rpartition('@')[2]}"
@@ -76,5 +76,5 @@ def _without_credentials(url: str, parts: SplitResult) -> str:
 def _directory(parts: SplitResult, bare: str) -> str:
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
-        raise InvalidUrlError(f"{bare!r} names no directory of this machine", advice="Write file:// and an absolute path")
+        raise InvalidUrlError(f"{bare!r} is not a directory of this machine", advice="Use file:// and an absolute path")
     return path.rstrip("/") or "/"

@@ -1,7 +1,7 @@
-"""Connections to servers, cached by each process of Spark's: a task reuses that of the task before it.
+"""Connections to servers, cached per Spark process: a task reuses the connection of the previous task.
 
-A login costs the server tens of milliseconds, by design, and a micro-batch has several tasks. A connection that was
-closed meanwhile is reopened at its next use.
+A login takes tens of milliseconds by design, and a micro-batch has several tasks. A closed connection is reopened when it is next
+used.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ _callers: Final[dict[ServerUrl, Caller]] = {}
 
 
 def caller_of(address: ServerUrl) -> Caller:
-    """Return the cached caller of a server, shared by the tasks of this process; it is not to be closed."""
+    """Return the cached Caller of a server. The tasks of this process share it: do not close it."""
     found = _callers.get(address)
     return _callers.setdefault(address, Caller(address, connector_of(address))) if found is None else found

@@ -1,7 +1,7 @@
-"""Features that PySpark's versions lack for the source and the sink; 4.2 has all of them.
+"""PySpark classes that the source and the sink need and that versions before 4.2 lack.
 
-4.0, 4.1   have no limits of a micro-batch: Spark calls latestOffset() for the end only, without a start and a limit
-4.0        has no DataSourceStreamArrowWriter; it hands record batches to each DataSourceArrowWriter, also if it writes a stream
+4.0, 4.1   no limits of a micro-batch: Spark calls latestOffset() without a start and a limit
+4.0        no DataSourceStreamArrowWriter: Spark passes record batches to a DataSourceArrowWriter, also for streams
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 HAS_LIMITS: Final = find_spec("pyspark.sql.streaming.datasource") is not None
-"""Whether this version's micro-batches can have limits."""
+"""Whether micro-batches of this PySpark version can have limits."""
 
 if TYPE_CHECKING or HAS_LIMITS:
     from pyspark.sql.streaming.datasource import (
@@ -37,10 +37,10 @@ if TYPE_CHECKING or HAS_LIMITS:
 else:
 
     class ReadLimit:
-        """Placeholder for the class that this version lacks; Spark does not use it."""
+        """Placeholder for a class that this PySpark version lacks; Spark does not use it."""
 
     class SupportsTriggerAvailableNow:
-        """As ReadLimit: this version reads everything up to the end in one micro-batch."""
+        """Placeholder, as ReadLimit: this PySpark version reads everything up to the end in one micro-batch."""
 
     ReadAllAvailable = ReadMaxBytes = ReadMaxRows = ReadMinRows = ReadLimit
 
@@ -49,4 +49,4 @@ if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
 else:
 
     class DataSourceStreamArrowWriter(datasource.DataSourceStreamWriter, datasource.DataSourceArrowWriter):
-        """A stream's writer that gets record batches."""
+        """Base class of a stream's writer that receives record batches."""

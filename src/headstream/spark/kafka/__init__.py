@@ -1,1 +1,1 @@
-"""`format("headstream")` with a URL kafka://host:port: our columns over Spark's own Kafka source and sink."""
+"""`format("headstream")` with a URL kafka://host:port: Headstream's columns over Spark's own Kafka source and sink."""

@@ -1,8 +1,7 @@
-"""Kafka's header arrays to our header columns and back, in Arrow, on executors: the conversions that Spark's expressions cannot
-do.
+"""Converts Kafka's header arrays to header columns and back, in Arrow on executors, where Spark's expressions cannot.
 
-The headers of each row become a header block (codec.batch.kafka_decoding), and the blocks stored messages without payload,
-which the kernels of our own source decode: the same columns, from the same kernels.
+The headers of each row become a header block (codec.batch.kafka_decoding), and each block becomes a stored message without
+payload. The kernels of the source decode these messages, so both sources return the same columns.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ kafka_headers_type: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa
 
 
 def blocks_of_kafka_headers(headers: Column) -> Column:
-    """Return the header block of each row, as a log stores it.
+    """Return the header block of each row, in the form that a log stores.
 
     Args:
-        headers: Kafka's, of the type kafka_headers_type.
+        headers: Kafka's headers, of the type kafka_headers_type.
 
     Raises:
-        MissingExtraError: this version of PySpark has no functions over Arrow arrays.
+        MissingExtraError: this version of PySpark does not support functions over Arrow arrays.
     """
     return arrow_function(_blocks, BinaryType())(headers)
 
@@ -59,7 +58,7 @@ class HeaderDecoder:
     """Decodes Kafka's header arrays to header columns.
 
     Args:
-        shape: The header columns wanted: its columns are `headers` and `headers_repeated`, or empty.
+        shape: The header columns to return; `shape.columns` is `headers` and `headers_repeated`, or empty.
     """
 
     def __init__(self, shape: RowShape) -> None:
@@ -70,19 +69,20 @@ class HeaderDecoder:
     def decode(
         self, headers: pa.ListArray, coordinates: Coordinates | None = None, raw: Sequence[pa.Array] = ()
     ) -> pa.StructArray:
-        """Return a struct of the columns, one per row.
+        """Return the columns, as an array with one struct per row.
 
-        Invalid headers are skipped with a warning of the logger headstream.spark, unless a header that
-        does not fit is an error.
+        Invalid headers raise an error if `shape.fail_on_mismatch` is set; otherwise they are skipped with a warning of the logger
+        headstream.spark.
 
         Args:
-            headers: Of the type kafka_headers_type; null is empty.
+            headers: Of the type kafka_headers_type; null means no headers.
             coordinates: Topic, partition and offset of each row, for warnings and errors.
-            raw: For each declared column, of rows that have only raw headers, and here none: the values of a BINARY column;
-                whether there is a value of another column, where the column is null. Or empty.
+            raw: Rows with only raw headers have no `headers` here. For these rows, `raw` has an array for each declared column:
+                the values of a BINARY column, or whether a header exists for a column of another type, which is null. Empty: all
+                headers are in `headers`.
 
         Raises:
-            HeaderError: a header does not fit, and that is an error; the text names its coordinates.
+            HeaderError: a header does not fit, and `shape.fail_on_mismatch` is set; the message names the coordinates.
         """
         if raw:
             return self._decode_beside(headers, coordinates, raw)
@@ -93,7 +93,7 @@ class HeaderDecoder:
             raise self._locate(error, headers, coordinates) from None
         if found.dropped_count:
             _LOGGER.warning(
-                "%s and after: %d invalid headers are skipped in %d rows; their keys are empty, or longer than 255 bytes",
+                "%s and after: skipped %d invalid headers in %d rows: their keys are empty or longer than 255 bytes",
                 _where(found.flags.find(LOSSY_ROW), coordinates),
                 found.dropped_count,
                 found.flags.count(LOSSY_ROW),
@@ -102,7 +102,7 @@ class HeaderDecoder:
         return columns
 
     def _decode_beside(self, headers: pa.ListArray, coordinates: Coordinates | None, raw: Sequence[pa.Array]) -> pa.StructArray:
-        """Return the columns of rows, some of which have decoded values; see decode()."""
+        """Return the columns, using `raw` for rows that have only raw headers; see decode()."""
         is_raw = pc.equal(pc.list_value_length(headers), 0)
         is_all_raw = not len(headers.values)
         decoded = None if is_all_raw else self.decode(headers, coordinates)
@@ -118,7 +118,7 @@ class HeaderDecoder:
         return pa.StructArray.from_arrays(columns, fields=self._fields)
 
     def _warn_of_mismatches(self, headers: pa.ListArray, columns: pa.StructArray, coordinates: Coordinates | None) -> None:
-        """Warn, once for each declared column and task, of rows whose header does not fit, so that it is null."""
+        """Warn, once per declared column and task, of rows whose column is null because the header does not fit."""
         for column in self._shape.header_columns:
             values = columns.field(column.name)
             if column.name in self._warned or not values.null_count:
@@ -134,8 +134,8 @@ class HeaderDecoder:
             return
         self._warned.add(column.name)
         _LOGGER.warning(
-            "%s and after: the header %r is not of the type %s that headerColumns declares (%d of %d rows), "
-            "so its column is null; a record without hs.kinds has raw headers",
+            "%s and after: the header %r does not have the type %s declared in headerColumns (%d of %d rows), so its column is "
+            "null; a record without hs.kinds has raw headers",
             _where(rows[0].as_py(), coordinates),
             column.name,
             column.type.upper(),
@@ -144,7 +144,7 @@ class HeaderDecoder:
         )
 
     def columns_of(self, count: int, blocks: VariableColumn) -> pa.StructArray:
-        """Return a struct of the columns, one per header block; null is a block without headers."""
+        """Return the columns, as an array with one struct per header block; a null block has no headers."""
         stored = store_blocks(count, blocks)
         batch, _ = Assembler(_NO_PARTITION, self._shape, max(count, 1)).assemble(memoryview(stored))
         return pa.StructArray.from_arrays(batch.columns, fields=self._fields)
@@ -186,15 +186,15 @@ def _where(row: int, coordinates: Coordinates | None) -> str:
 
 
 def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
-    """Return the header blocks of Kafka's headers; rows that the kernel does not handle are decoded as a record.
+    """Return the header blocks of Kafka's headers; rows that the kernel does not handle are decoded individually.
 
-    Null is empty. An invalid header is a HeaderError with `strict`, else it is skipped; a missing key is always an error.
+    Null means no headers. Invalid headers are skipped, or raise HeaderError if `strict` is set; a missing key always raises.
     """
     if headers.offset or headers.values.offset:
         headers = headers.take(pa.array(range(len(headers)), pa.int64()))
     keys, values = headers.values.field(0), headers.values.field(1)
     if headers.values.null_count or keys.null_count:
-        raise HeaderError("a header, or its key, is null", advice="Omit it")
+        raise HeaderError("a header, or its key, is null", advice="Omit the header")
     validity, offsets = headers.buffers()[:2]
     count = len(headers)
     lists = VariableColumn(
@@ -207,7 +207,7 @@ def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
 
 
 def _add_left(headers: pa.ListArray, decoded: KafkaDecoded, strict: bool) -> KafkaDecoded:
-    """Return the blocks, with the rows that the kernel did not handle."""
+    """Return the blocks, including the rows that the kernel did not handle."""
     flags, dropped = bytearray(decoded.flags), decoded.dropped_count
     blocks = [b""] * len(flags)
     for row, flag in enumerate(decoded.flags):
@@ -235,13 +235,13 @@ def _decode_left(row: tuple[KafkaHeader, ...], *, strict: bool) -> tuple[bytes, 
 
 
 def encode_header_blocks(blocks: pa.Array) -> pa.ListArray:
-    """Return Kafka's headers for header blocks, as our source returns them with `headers=binary`.
+    """Return Kafka's headers for header blocks, which the source returns with `headers=binary`.
 
     Args:
-        blocks: BINARY; null is empty.
+        blocks: BINARY; null means no headers.
 
     Raises:
-        DecodeError: one is not a header block.
+        DecodeError: a value is not a header block.
         HeaderError: a header has a reserved name.
     """
     if blocks.offset:
@@ -250,14 +250,14 @@ def encode_header_blocks(blocks: pa.Array) -> pa.ListArray:
 
 
 def encode_header_lists(lists: pa.ListArray) -> pa.ListArray:
-    """Return Kafka's headers for lists of key, kind and value, as our source returns them with `headers=array`.
+    """Return Kafka's headers for lists of key, kind and value, which the source returns with `headers=array`.
 
     Args:
-        lists: ARRAY<STRUCT<key STRING, kind STRING, value BINARY>>; null is empty.
+        lists: ARRAY<STRUCT<key STRING, kind STRING, value BINARY>>; null means no headers.
 
     Raises:
         HeaderError: a kind is unknown, a value is null, or a name is reserved.
-        DecodeError: a value does not have its kind.
+        DecodeError: a value is not valid for its kind.
     """
     if lists.offset or lists.values.offset:
         lists = lists.take(pa.array(range(len(lists)), pa.int64()))
@@ -267,7 +267,7 @@ def encode_header_lists(lists: pa.ListArray) -> pa.ListArray:
 
 
 def encode_blocks(count: int, blocks: VariableColumn) -> pa.ListArray:
-    """Return Kafka's headers for header blocks (null is empty); blocks that the kernel cannot handle are encoded as a record."""
+    """Return Kafka's headers for header blocks; blocks that the kernel cannot handle are encoded individually."""
     made = encode_kafka_headers(count, blocks)
     keys = pa.Array.from_buffers(
         pa.string(), made.header_count, [None, pa.py_buffer(made.keys.offsets), pa.py_buffer(made.keys.data)]

@@ -1,12 +1,12 @@
 """The options of `format("headstream")` over Kafka, translated for Spark's Kafka source and sink.
 
-url                 kafka://host:9092,other:9092       kafka://user:password@host:9093: over TLS, with SASL PLAIN
+url                 kafka://host:9092,other:9092       kafka://user:password@host:9093 uses TLS and SASL PLAIN
                     ?kafka.*: settings as below
-kafka.*             passed on: settings of Kafka's clients, which override the URL's
-subscribe, assign   topics as stream/topic (in Kafka stream.topic), or by a name of Kafka's own; partitions from 0
-subscribePattern    a regular expression (Java's) for names as Kafka has them
-startingOffsets     earliest by default, for streams too
-topic               when writing: the topic of rows without a column `topic`
+kafka.*             settings of Kafka's clients, passed on; they override the URL's
+subscribe, assign   topics as stream/topic (in Kafka stream.topic) or by a Kafka name; partitions from 0
+subscribePattern    a regular expression (Java's) for Kafka names
+startingOffsets     earliest by default, also for streams
+topic               for writes: the topic of rows without a column `topic`
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class KafkaWriteOptions:
     """Validated options of a write.
 
     Args:
-        topic: Kafka's name of the topic of rows without a topic, or None.
-        header_columns: Columns that become headers, each with the requested kind, or None.
+        topic: Kafka's name of the topic for rows without a topic, or None.
+        header_columns: Columns that become headers, each with the requested kind or None.
     """
 
     sink: Mapping[str, str]
@@ -72,24 +72,24 @@ def is_kafka_url(options: Mapping[str, Any]) -> bool:
 
 
 def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> KafkaReadOptions:
-    """Return the validated options of a read; case does not matter in names."""
+    """Return the validated options of a read; option names are case-insensitive."""
     given = {name.lower(): str(value) for name, value in options.items()}
     _check_known(given, (*_HANDED_ON, *_OURS))
     given_names = [option for option in _WHICH if option.lower() in given]
     if len(given_names) != 1:
         raise InvalidOptionError(
             f"{given_names[0]} and {given_names[1]} both name topics" if given_names else "the option subscribe is missing",
-            advice='Specify topics by one of them, as .option("subscribe", "shop/orders")',
+            advice='Set only one option for topics, for example .option("subscribe", "shop/orders")',
         )
     for option in _BATCH_ONLY if streaming else _STREAM_ONLY:
         if option.lower() in given:
             what, other = ("batch reads", "streams") if streaming else ("streams", "batch reads")
-            raise InvalidOptionError(f"{option} is for {what}, not for {other}")
+            raise InvalidOptionError(f"{option} is supported only in {what}, not in {other}")
     source = {name: given[name.lower()] for name in _HANDED_ON if name.lower() in given}
     if "subscribe" in source:
         names = [_topic(name.strip(), "subscribe") for name in source["subscribe"].split(",") if name.strip()]
         if not names or len(set(names)) < len(names):
-            raise InvalidOptionError(f"subscribe={source['subscribe']} has a duplicate or empty topic")
+            raise InvalidOptionError(f"subscribe={source['subscribe']} must not have a duplicate or empty topic")
         source["subscribe"] = ",".join(names)
     for option in ("assign", *_BY_PARTITION):
         if source.get(option, "").lstrip().startswith("{"):
@@ -122,9 +122,9 @@ def _check_known(given: Mapping[str, str], names: tuple[str, ...]) -> None:
 
 
 def _connection(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of Kafka's clients: the URL's, and those given as kafka.*."""
+    """Return the settings of Kafka's clients, from the URL and from the options kafka.*."""
     if "url" in given and "path" in given:
-        raise InvalidOptionError("url and the path both name a Kafka cluster", advice="Set one of them")
+        raise InvalidOptionError("the option url and the path both name a Kafka cluster", advice="Set one of them")
     url = (given.get("url") or given["path"]).strip()
     return java_settings(split_url(url), {name: value for name, value in given.items() if name.startswith("kafka.")})
 
@@ -143,5 +143,5 @@ def _rename_topics(option: str, text: str) -> str:
         if isinstance(error, InvalidOptionError):
             raise
         raise InvalidOptionError(
-            f"{option} cannot be read: {text!r}", advice='Write JSON by topic, as {"shop/orders": {"0": 23, "1": -2}}'
+            f"{option} cannot be read: {text!r}", advice='Write JSON by topic, for example {"shop/orders": {"0": 23, "1": -2}}'
         ) from None

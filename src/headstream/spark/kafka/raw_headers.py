@@ -1,18 +1,18 @@
-"""Selects the headers of Kafka's records that Python decodes for declared header columns, by Spark's own expressions.
+"""Selects, by Spark's own expressions, the headers of Kafka's records that Python decodes for declared header columns.
 
     the record has                                                     Python gets
-    hs.kinds, the mark of another tool's convention, or invalid keys   all its headers
+    hs.kinds, a header of another tool's convention, or invalid keys   all headers
     raw headers only                                                   the last value of each declared BINARY column; for other
-                                                                       columns, which are null, whether the header exists, for a
+                                                                       columns, which are null: whether the header exists, for a
                                                                        warning
 
-A list of headers is copied into Arrow and decoded there, which takes longer than reading the record; a value is only copied.
-Python gets complete records if their headers can have kinds, so the values equal the values that the kernels produce
-from all headers (tests/integration/kafka/test_raw_header_columns.py compares them).
+Copying a list of headers into Arrow and decoding it there takes longer than reading the record; a value is only copied. Python
+gets all headers of a record that can have kinds, so the values equal those that the kernels decode from all headers
+(tests/integration/kafka/test_raw_header_columns.py compares both).
 
-Each expression is a separate column below the Arrow function, whose arguments Spark would otherwise evaluate again wherever they
-occur. Expressions above the function use its result alone: Spark's optimizer loses a column of structs that is used both
-above and below such a function (4.2: INTERNAL_ERROR_ATTRIBUTE_NOT_FOUND).
+Each expression is a separate column below the Arrow function, because Spark would otherwise evaluate an argument of the function
+at every occurrence. Expressions above the function use only its result: Spark's optimizer loses a column of structs that is used
+both above and below such a function (4.2: INTERNAL_ERROR_ATTRIBUTE_NOT_FOUND).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RawHeaders:
     """The expressions for the declared header columns, over the columns of Spark's Kafka source.
 
     Args:
-        fail_on_mismatch: Whether a header that does not fit its column is an error, for which Python decodes every record.
+        fail_on_mismatch: Whether a header that does not fit its column is an error; if so, Python decodes every record.
     """
 
     def __init__(self, wanted: Sequence[WantedHeader], *, fail_on_mismatch: bool) -> None:
@@ -60,7 +60,7 @@ class RawHeaders:
         self._is_decoded = sf.col(_IS_DECODED)
 
     def prepare(self, frame: DataFrame) -> DataFrame:
-        """Return a frame with the columns that the other methods use."""
+        """Return the frame with additional columns that the other methods use."""
         from pyspark.sql import functions as sf
 
         values = {f"{_VALUE}{number}": self._last_value(column.name) for number, column in enumerate(self._wanted)}
@@ -68,9 +68,9 @@ class RawHeaders:
         return frame.withColumn(_IS_DECODED, sf.lit(True) if self._fail_on_mismatch else self._find_typed())
 
     def _last_value(self, name: str) -> Column:
-        """Return the value of the last header of a name; null without such a header.
+        """Return the value of the last header with this name; null if there is none.
 
-        It consists of expressions that Spark compiles; a lambda, which Spark interprets, takes longer than the rest of a row.
+        Spark compiles these expressions; it would interpret a lambda, which would take longer than all other work on a row.
         """
         from pyspark.sql import functions as sf
 
@@ -78,7 +78,7 @@ class RawHeaders:
         return sf.get(sf.col("headers"), (sf.size(sf.col("headers")) - from_end).cast("int"))["value"]
 
     def _find_typed(self) -> Column:
-        """Return whether a record possibly has headers of kinds other than raw and null, or invalid headers."""
+        """Return whether a record can have headers of kinds other than raw and null, or invalid headers."""
         from pyspark.sql import functions as sf
 
         keys = self._keys
@@ -90,18 +90,18 @@ class RawHeaders:
         return sf.coalesce(reduce(or_, reasons), sf.lit(False))
 
     def decoded_lists(self) -> Column:
-        """Return the headers of each record that Python decodes, and no headers for other records; see above."""
+        """Return the headers of each record that Python decodes; for other records, an empty list."""
         from pyspark.sql import functions as sf
 
         return replace_null_lists(sf.when(self._is_decoded, sf.col("headers")), KAFKA_HEADERS)
 
     def raw_values(self) -> list[Column]:
-        """Return for each declared column the value of its last header; for other columns than BINARY, whether it exists."""
+        """Return each declared column's last header: its value for a BINARY column, otherwise whether it exists."""
         pairs = zip(self._wanted, self._values, strict=True)
         return [value if column.type == "binary" else value.isNotNull() for column, value in pairs]
 
     def coordinate(self, name: str) -> Column:
-        """Return a column of a record's coordinates where Python can need it in a warning or an error, else null."""
+        """Return a column of a record's coordinates; null if Python cannot need it in a warning or an error."""
         from pyspark.sql import functions as sf
 
         pairs = zip(self._wanted, self._values, strict=True)
@@ -110,5 +110,5 @@ class RawHeaders:
 
 
 def _is_special(name: str) -> bool:
-    """Return whether a name alone determines its header's kind, or marks a header that is not the message's own."""
+    """Return whether the name alone determines a header's kind, or shows that another tool added the header."""
     return is_reserved(name) or name.startswith(_CONVENTIONS)

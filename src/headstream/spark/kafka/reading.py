@@ -1,16 +1,16 @@
-"""Reading: our columns, computed from the columns of Spark's Kafka source.
+"""Reading: Headstream's columns, computed from the columns of Spark's Kafka source.
 
-    ours                       Kafka's
-    stream, topic              the name up to its first dot, and after it; no stream without a dot, or if it is a path
-    partition, offset          the same; partitions from 0
-    timestamp                  the same, milliseconds; microseconds if the header hs.appended has them
-    state, id, checksum        the headers hs.state, hs.id, hs.checksum; else `available`, null, the CRC-32 of the value
+    Headstream                 Kafka
+    stream, topic              the name before and after its first dot; no stream if there is no dot or the name is a path
+    partition, offset          partition, offset; partitions from 0
+    timestamp                  timestamp, milliseconds; microseconds if the header hs.appended exists
+    state, id, checksum        the headers hs.state, hs.id, hs.checksum; or `available`, null, the CRC-32 of the value
     key, payload               key, value
-    headers, headers_repeated, header columns     all others, by their kinds (core/codec/kafka/kinds.py)
+    headers, headers_repeated, header columns     all other headers, by their kinds (core/codec/kafka/kinds.py)
 
-All but the last line are Spark's own expressions. The last is two Arrow functions over the header array and each record's
-coordinates, for warnings: one for the first two columns, one for declared header columns, which gets only the headers that
-it needs (raw_headers.py). Each is called only if one of its columns is used. States are filtered after
+Spark's own expressions compute all lines but the last. Two Arrow functions over the header array (and each record's coordinates,
+for warnings) compute the last line: one for `headers` and `headers_repeated`, one for declared header columns, which gets only
+the headers that it needs (raw_headers.py). A function is called only if one of its columns is used. States are filtered after
 reading.
 """
 
@@ -41,7 +41,7 @@ _DECLARED: Final = "_hs_declared"
 
 
 def read_kafka(spark: SparkSession, options: Mapping[str, str], *, streaming: bool) -> DataFrame:
-    """Return a frame over Kafka with the columns that `format("headstream")` has, for the options of that format."""
+    """Return a frame over Kafka with the columns of `format("headstream")`, for the options of that format."""
     from pyspark.sql import functions as sf
 
     parsed = parse_read_options(options, streaming=streaming)
@@ -95,16 +95,16 @@ def _column(name: str) -> Column:
 
 
 def _own(name: str) -> Column:
-    """Return the text of the first header of this name, or null."""
+    """Return the value of the first header with this name as a string, or null."""
     from pyspark.sql import functions as sf
 
     return sf.get(sf.col("headers"), _position(name) - 1)["value"].cast("string")
 
 
 def _position(name: str) -> Column:
-    """Return the position of the first header of this name, from 1; 0 without such a header.
+    """Return the position of the first header with this name, from 1; 0 if there is none.
 
-    It consists of expressions that Spark compiles; a lambda, which Spark interprets, takes longer than the rest of a row.
+    Spark compiles these expressions; it would interpret a lambda, which would take longer than all other work on a row.
     """
     from pyspark.sql import functions as sf
 
@@ -118,7 +118,7 @@ def _state() -> Column:
 
 
 def _is_in(states: frozenset[int]) -> Column:
-    """Return whether a record has one of these states; for records without hs.state, as usual, that alone decides."""
+    """Return whether a record has one of these states. A record without hs.state, the usual case, is available."""
     wanted = _state().isin([state_name(code) for code in sorted(states)])
     return (_position(STATE_HEADER) == 0) | wanted if MessageState.AVAILABLE in states else wanted
 

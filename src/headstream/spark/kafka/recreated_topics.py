@@ -1,12 +1,12 @@
-"""Kafka's topics in a checkpoint: which were read, and their ids, which identify recreated topics.
+"""Kafka's topics in a checkpoint: which topics were read, and their ids, which reveal recreated topics.
 
-Spark's checkpoints store offsets by name. A topic that was deleted and recreated has other messages at the same offsets, and
-one that an earlier run no longer read is read from its beginning when it is added again. So a starting query
-stores, beside Spark's own files, the ids of its Kafka topics:
+Spark's checkpoints store offsets by topic name. A topic that was deleted and recreated has other messages at the same offsets. A
+topic that an earlier run stopped reading is read from its beginning when it is added again. So a starting query stores the ids of
+its Kafka topics beside Spark's own files:
 
     CHECKPOINT/headstream-topics.json     {"shop.orders": {"id": "Qm3...", "read": true}}
 
-They are compared when a query is started through PySpark, with the JVM's own file systems and Kafka client.
+The ids are compared when a query is started through PySpark, using the JVM's own file systems and Kafka client.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from headstream.spark.source.recreated import begin_anew
 
 _LOGGER: Final = logging.getLogger("headstream.spark")
 MARKER: Final = "headstream.reader"
-"""An option of Spark's Kafka source that marks reads through format("headstream") in a query's plan."""
+"""Option of Spark's Kafka source that identifies reads through format("headstream") in a query plan."""
 _FILE: Final = "headstream-topics.json"
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-"""Kafka's id of topics created before it had ids."""
+"""The id that Kafka returns for topics created before topic ids existed."""
 _TIMEOUT_MS: Final = "30000"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """A topic of a checkpoint, with Kafka's id of it, if it has one, and whether the last run read it."""
+    """A topic of a checkpoint: Kafka's topic id, if there is one, and whether the last run read the topic."""
 
     id: str | None
     is_read: bool
 
 
 def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None], where: str) -> dict[str, KnownTopic]:
-    """Return the topics to store in a checkpoint; warn of topics that were removed, or added again.
+    """Return the topics to store in a checkpoint; warn of topics that were removed or added again.
 
     Raises:
-        LogError: a topic was deleted and recreated since.
+        LogError: a topic was deleted and recreated.
     """
     for topic, topic_id in now.items():
         before = known.get(topic)
@@ -51,8 +51,8 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
             continue
         if None not in (before.id, topic_id) and before.id != topic_id:
             raise LogError(
-                f"topic {topic} was deleted and recreated since this query last read it; its offsets now count other messages",
-                where=f"its id is {topic_id}, was {before.id}; checkpoint {where}",
+                f"topic {topic} was deleted and recreated after this query last read it; the offsets now refer to other messages",
+                where=f"id {topic_id}, previously {before.id}; checkpoint {where}",
                 advice="Start the query with a new checkpointLocation; it then reads from startingOffsets",
             )
         if not before.is_read:
@@ -75,7 +75,7 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
 
 
 def pattern_names(pattern: str, names: list[str]) -> list[str]:
-    """Return the topics that a pattern of Kafka's matches; Java's expressions that Python cannot parse match no topic here."""
+    """Return the topics that a Kafka pattern matches; a Java expression that Python cannot parse matches no topic."""
     try:
         return [name for name in names if re.fullmatch(pattern, name)]
     except re.error:
@@ -83,7 +83,7 @@ def pattern_names(pattern: str, names: list[str]) -> list[str]:
 
 
 def check_topics_of_query(frame: Any, checkpoint: str) -> None:
-    """Check the Kafka topics that a streaming frame reads through format("headstream"), and store them.
+    """Check the Kafka topics that a streaming frame reads through format("headstream"), and store them in the checkpoint.
 
     Args:
         checkpoint: The query's checkpoint, a path or URI that Spark can write to.
@@ -101,7 +101,7 @@ def check_topics_of_query(frame: Any, checkpoint: str) -> None:
 
 
 def forget_recreated(frame: Any, checkpoint: str) -> None:
-    """Make a query begin at the first message of Kafka topics that were deleted and recreated: forget their offsets and ids."""
+    """Make a query begin at the first message of recreated Kafka topics, by removing their offsets and ids."""
     found = _find_known(frame, checkpoint)
     if found is None:
         return
@@ -115,7 +115,7 @@ def forget_recreated(frame: Any, checkpoint: str) -> None:
 def _find_known(
     frame: Any, checkpoint: str
 ) -> tuple[dict[str, KnownTopic], dict[str, str | None], Callable[[Mapping[str, KnownTopic]], None]] | None:
-    """Return the topics in a checkpoint, the present topics, and a function that stores other topics; None if there is none."""
+    """Return a checkpoint's topics, the current topics, and a function that stores topics; None if there is no checkpoint."""
     sources = _sources(frame)
     if not sources:
         return None
@@ -141,7 +141,7 @@ def _find_known(
 
 
 def _sources(frame: Any) -> list[dict[str, str]]:
-    """Return the options of each of Kafka's streams in a plan that is read through format("headstream")."""
+    """Return the options of each Kafka stream in a plan that is read through format("headstream")."""
     found = []
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
     for index in range(leaves.size()):
@@ -154,7 +154,7 @@ def _sources(frame: Any) -> list[dict[str, str]]:
 
 
 def _find_topics(jvm: Any, options: Mapping[str, str]) -> dict[str, str | None] | None:
-    """Return the existing topics of a source, with their ids; None if Kafka cannot be reached."""
+    """Return the existing topics of a source with their ids; None if Kafka cannot be reached."""
     from py4j.protocol import Py4JJavaError
 
     settings = jvm.java.util.HashMap()

@@ -1,9 +1,9 @@
-"""Dispatch by URL: `format("headstream")` with kafka:// uses Spark's Kafka source and sink, in batch and in streams.
+"""Dispatch by URL: `format("headstream")` with kafka:// uses Spark's Kafka source and sink, for batches and streams.
 
-A Python data source cannot delegate a read to a JVM source: it returns rows. So the dispatch is in the
-readers and writers: install() makes PySpark's four classes of readers and writers (of Spark Connect too)
-record their format and options, and check at load(), save() and start() whether these are `headstream` and kafka://.
-For `headstream` with another URL the workers' variables are settled first; other formats are unchanged.
+A Python data source returns rows and cannot delegate a read to a JVM source. So install() makes PySpark's four reader and writer
+classes (also in Spark Connect) record their format and options. At load(), save() and start() they check for the format
+`headstream` and a URL kafka://. For `headstream` with another URL the workers' variables are set first; other formats are
+unchanged.
 Subclasses returned by one session would not suffice: a frame's `write` belongs to the frame, in any session.
 """
 
@@ -30,7 +30,7 @@ def install(spark: SparkSession | None = None) -> None:
     """Make `format("headstream")` accept Kafka URLs in this process; repeated calls do nothing.
 
     Args:
-        spark: One of Spark Connect needs other classes than a classic session.
+        spark: A Spark Connect session needs other classes than a classic session.
     """
     from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWriterV2
     from pyspark.sql.session import SparkSession as Session
@@ -102,8 +102,8 @@ def _dispatching(method: Callable[..., Any], redirect: Callable[[Any, dict[str, 
             return method(self, path, format, *arguments, **named)
         if arguments or named.get("schema") is not None:
             raise InvalidOptionError(
-                "the headstream format defines its columns, and takes its other settings by name",
-                advice="Leave schema out; set mode, trigger and the like by their methods",
+                "the headstream format has fixed columns, and needs settings as named options",
+                advice="Omit schema; set mode, trigger and similar settings with their methods",
             )
         for name in ("mode", "outputMode", "queryName"):
             if named.get(name) is not None:
@@ -114,7 +114,7 @@ def _dispatching(method: Callable[..., Any], redirect: Callable[[Any, dict[str, 
 
 
 def _check_start(writer: Any, options: Mapping[str, Any], named: Mapping[str, Any]) -> None:
-    """Check a query's sources before it starts: its trigger, and that its Kafka topics match its checkpoint."""
+    """Check a query before it starts: its trigger, and that its Kafka topics match its checkpoint."""
     from headstream.spark.kafka.recreated_topics import check_topics_of_query
 
     frame: Any = getattr(writer, "_df", None)
@@ -125,7 +125,7 @@ def _check_start(writer: Any, options: Mapping[str, Any], named: Mapping[str, An
         if triggers and triggers[-1].get(word) is not None and f"{_FORMAT}, " in _streams_of(frame):
             raise InvalidOptionError(
                 f"trigger({word}=...): the headstream source does not support {kind}",
-                advice='It is read in micro-batches: trigger(processingTime="0 seconds") is the fastest',
+                advice='The source uses micro-batches: trigger(processingTime="0 seconds") is the fastest trigger',
             )
     given = {name.lower(): value for name, value in options.items()}
     checkpoint = given.get("checkpointlocation")

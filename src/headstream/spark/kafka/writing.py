@@ -1,23 +1,23 @@
-"""Writing: rows with our columns, converted for Spark's Kafka sink, which guarantees at least once.
+"""Writing: converts rows with Headstream's columns for Spark's Kafka sink, which guarantees at-least-once delivery.
 
     column       type                                       becomes
-    payload      BINARY, STRING                             the value; null is null
+    payload      BINARY, STRING                             the value, or null
     key          BINARY, STRING                             the key
-    topic        STRING                                     the topic, stream/topic or a Kafka name; else the option `topic`
+    topic        STRING                                     the topic, stream/topic or a Kafka name; or else the option `topic`
     partition    INT                                        the partition, from 0
-    headers      BINARY                                     as read with headers=binary
-                 ARRAY<STRUCT<key, kind, value>>            as read with headers=array
-                 ARRAY<STRUCT<key STRING, value BINARY>>    Kafka's own: passed on unchanged
-                 MAP<STRING, ...>                           as the sink of a log takes them
+    headers      BINARY                                     headers as read with headers=binary
+                 ARRAY<STRUCT<key, kind, value>>            headers as read with headers=array
+                 ARRAY<STRUCT<key STRING, value BINARY>>    Kafka's headers, unchanged
+                 MAP<STRING, ...>                           headers as in the sink of a log
     id           STRING                                     the header hs.id
-    timestamp    TIMESTAMP                                  the header hs.timestamp: Spark's sink leaves a record's time to Kafka
-    those that the option headerColumns names               headers after all others, of the kinds that the sink of a log gives
-                                                            them (headstream.spark.sink.columns); no header where null
+    timestamp    TIMESTAMP                                  the header hs.timestamp: Kafka sets the record's own timestamp
+    columns in the option headerColumns                     headers after all others, with kinds as in the sink of a log
+                                                            (headstream.spark.sink.columns); no header if null
 
-Headers go through the kernels of a log's sink, so that both sinks produce the same headers from the same rows. If `headers` and
-a header column have the same key, both are written, the column's last, which takes effect.
-Other columns are rejected by name, except columns that only a read message has (stream, offset, state, checksum,
-headers_repeated), which are ignored: rows that were read can be written.
+The kernels of a log's sink encode the headers, so both sinks produce the same headers from the same rows. If `headers` and a
+header column have the same key, both are written; the column's header is last and takes effect.
+The columns stream, offset, state, checksum and headers_repeated are ignored, so rows that were read can be written. Any other
+column is rejected with an error that names the column.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CARRIED: Final = (ID_HEADER, STATE_HEADER, APPENDED_HEADER, CHECKSUM_HEADER)
 
 
 def prepare_rows(frame: DataFrame, options: Mapping[str, str]) -> tuple[DataFrame, Mapping[str, str]]:
-    """Return rows, with our columns, for Spark's Kafka sink, and the options of that sink."""
+    """Return rows with Headstream's columns converted for Spark's Kafka sink, and the options of that sink."""
     from pyspark.sql import functions as sf
 
     parsed = parse_write_options(options)
@@ -70,7 +70,7 @@ def prepare_rows(frame: DataFrame, options: Mapping[str, str]) -> tuple[DataFram
 def _check_columns(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> None:
     wanted = {name.lower() for name, _ in parsed.header_columns}
     if "payload" not in types:
-        raise InvalidOptionError("the rows have no column payload", advice="Name a column payload, as in SELECT value AS payload")
+        raise InvalidOptionError("the rows have no column payload", advice="Name a column payload: SELECT value AS payload")
     if "topic" not in types and parsed.topic is None:
         raise InvalidOptionError("the rows have no target topic: there is neither a column topic nor the option topic")
     for name in types:
@@ -129,7 +129,7 @@ def _headers(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> Column
 
 
 def _encoded(types: Mapping[str, DataType], sources: Sequence[HeaderSource], shape: HeadersShape | Literal["kafka"]) -> Column:
-    """Return the headers of all columns, in the sink's order: the column headers, headerColumns, timestamp."""
+    """Return the headers of all columns in the sink's order: the column `headers`, headerColumns, timestamp."""
     from pyspark.sql import functions as sf
 
     columns = [sf.col("headers")] if "headers" in types else []

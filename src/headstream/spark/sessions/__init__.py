@@ -1,1 +1,1 @@
-"""Configured SparkSessions: settings, jars, Java, Spark's home, class archives."""
+"""Configured Spark sessions: settings, jars, Java, SPARK_HOME, class archives."""

@@ -1,6 +1,6 @@
-"""Spark settings that a user or a cluster has made before session() is called: they override its defaults.
+"""Spark settings that a user or a cluster made before the call of session(); they override the defaults of session().
 
-spark-submit job.py             its options and spark-defaults.conf are in the running JVM
+spark-submit job.py             options of spark-submit and spark-defaults.conf, in the running JVM
 python job.py                   $SPARK_CONF_DIR or $SPARK_HOME/conf, spark-defaults.conf; $PYSPARK_SUBMIT_ARGS overrides it
 """
 
@@ -28,27 +28,27 @@ _OPTIONS: Final = {
     "--total-executor-cores": "spark.cores.max",
     "--num-executors": "spark.executor.instances",
 }
-"""Options of spark-submit that are settings under another name."""
+"""Options of spark-submit, and the settings that they set."""
 _LINE: Final = re.compile(r"\s*(spark\.[^\s=:]+)\s*[\s=:]\s*(.*?)\s*")
 
 _launched: dict[str, str] = {}
-"""Settings with which this process has started its JVM: in the JVM they look like settings of spark-submit."""
+"""Settings with which this process started its JVM. The JVM cannot distinguish them from settings of spark-submit."""
 
 
 def note_launched(settings: Mapping[str, str]) -> None:
-    """Remember the settings with which session() has started the JVM."""
+    """Remember the settings with which session() started the JVM."""
     _launched.clear()
     _launched.update(settings)
 
 
 def conf_directory(environ: Mapping[str, str], pyspark: Path) -> Path:
-    """Return the directory of Spark's configuration, which can be missing; `pyspark` is SPARK_HOME by default."""
+    """Return the directory of Spark's configuration, which may not exist; `pyspark` is the default SPARK_HOME."""
     named = environ.get("SPARK_CONF_DIR")
     return Path(named) if named else Path(environ.get("SPARK_HOME") or pyspark) / "conf"
 
 
 def find_given(environ: Mapping[str, str], pyspark: Path) -> dict[str, str]:
-    """Return the settings made before session() applies its own.
+    """Return the settings made before the call of session().
 
     Raises:
         EnvironmentSetupError: spark-defaults.conf or PYSPARK_SUBMIT_ARGS cannot be read.
@@ -70,7 +70,7 @@ def find_given(environ: Mapping[str, str], pyspark: Path) -> dict[str, str]:
 
 
 def _read_arguments(arguments: list[str]) -> dict[str, str]:
-    """Return the settings in arguments of spark-submit; `--properties-file` under that name."""
+    """Return the settings in arguments of spark-submit; the key of the properties file is `--properties-file`."""
     found: dict[str, str] = {}
     words = iter(arguments)
     for word in words:

@@ -1,7 +1,7 @@
 """The SHA-256 digests of the jars: only jars tested with this version are loaded into a JVM.
 
-The broker's jars are listed with all their dependencies. A new version of a jar needs its line here: fetch it, compare its
-digest with the publisher's, and add it.
+The broker's jars are listed with all their dependencies. To add a new version of a jar: fetch the jar, compare its digest with
+the publisher's, and add a line.
 """
 
 from __future__ import annotations
@@ -240,4 +240,4 @@ JAR_DIGESTS: Final[dict[str, str]] = {
     "wildfly-openssl-2.2.5.Final.jar": "71fb7932f99a727edb23c5a2cb8c6855ac7196fad41aa0669b3998e277165154",
     "zstd-jni-1.5.6-10.jar": "b6c3237e24b8252a5a9c3a0e1ae30ef8f323412e74bd358548b7a9e527d676df",
 }
-"""The digest of each jar by its file's name, hexadecimal."""
+"""The hexadecimal digest of each jar, by file name."""

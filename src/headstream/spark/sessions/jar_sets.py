@@ -9,7 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One jar's coordinates, as `io.delta`, `delta-storage`, `4.4.0`."""
+    """Coordinates of a jar, for example `io.delta`, `delta-storage`, `4.4.0`."""
 
     organisation: str
     name: str
@@ -29,7 +29,7 @@ class JarSet:
     """Jars that were tested together.
 
     Args:
-        transitive: Whether their dependencies are fetched with them.
+        transitive: Whether the jars' dependencies are fetched with them.
     """
 
     name: str
@@ -72,8 +72,8 @@ _AWS: Final = (
     "protocol-core", "regions", "retries", "retries-spi", "s3", "s3-transfer-manager", "sdk-core", "sts",
     "third-party-jackson-core", "utils", "utils-lite",
 )  # fmt: skip
-"""Parts of the AWS SDK that hadoop-aws uses. The bundle that it declares has over 600 MB; what else these depend on (Netty,
-slf4j, the HTTP client, commons) Spark has."""
+"""Parts of the AWS SDK that hadoop-aws uses; the bundle that it declares is over 600 MB. Spark contains their other dependencies
+(Netty, slf4j, the HTTP client, commons)."""
 S3: Final = JarSet(
     "s3",
     (
@@ -85,7 +85,7 @@ S3: Final = JarSet(
         *(Jar("software.amazon.awssdk", name, "2.35.4") for name in _AWS),
     ),
 )
-"""Spark's access to S3, tested with the set of Spark."""
+"""Spark's access to S3, tested with the set SPARK."""
 AZURE: Final = JarSet(
     "azure",
     (
@@ -94,7 +94,7 @@ AZURE: Final = JarSet(
         Jar("org.hdrhistogram", "HdrHistogram", "2.2.2"),
     ),
 )
-"""Spark's access to Azure, tested with the set of Spark. Spark has its other dependencies, or only wasb:// used them."""
+"""Spark's access to Azure, tested with the set SPARK. The other dependencies are in Spark, or only wasb:// uses them."""
 _GOOGLE: Final = {
     "com.google.cloud.bigdataoss": {"gcs-connector": "hadoop3-2.2.26", "gcsio": "2.2.26", "util": "2.2.26",
                                     "util-hadoop": "hadoop3-2.2.26"},
@@ -114,9 +114,9 @@ _GOOGLE: Final = {
     "io.opencensus": {"opencensus-api": "0.31.1", "opencensus-contrib-http-util": "0.31.1"},
     "io.grpc": {"grpc-api": "1.67.1", "grpc-context": "1.67.1"},
 }  # fmt: skip
-"""Google's connector without gRPC, and without what Spark has: 3 of the 47 MB that it declares."""
+"""Google's connector without gRPC and without jars that Spark contains: 3 of the 47 MB that the connector declares."""
 GCS: Final = JarSet("gcs", tuple(Jar(group, *jar) for group, jars in _GOOGLE.items() for jar in jars.items()))
-"""Spark's access to Google Cloud Storage, tested with the set of Spark."""
+"""Spark's access to Google Cloud Storage, tested with the set SPARK."""
 NAMENODE: Final = JarSet(
     "namenode",
     (
@@ -127,11 +127,11 @@ NAMENODE: Final = JarSet(
         Jar("org.opentest4j", "opentest4j", "1.3.0"),
     ),
 )
-"""An HDFS of one process, for tests: its own test classes need these libraries. Spark has its client."""
+"""Libraries for an HDFS in one process, for tests; Spark contains the HDFS client."""
 YARN: Final = JarSet(
     "yarn", tuple(Jar("org.bouncycastle", name, "1.82") for name in ("bcpkix-jdk18on", "bcprov-jdk18on", "bcutil-jdk18on"))
 )
-"""Jars that YARN's servers need besides NAMENODE, for tests."""
+"""Jars that YARN's servers need in addition to NAMENODE, for tests."""
 POSTGRESQL: Final = JarSet("postgresql", (Jar("org.postgresql", "postgresql", "42.7.8"),))
 """The JDBC driver with which Spark reads PostgreSQL."""
 MARIADB: Final = JarSet("mariadb", (Jar("org.mariadb.jdbc", "mariadb-java-client", "3.5.6"),))

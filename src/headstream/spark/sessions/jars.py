@@ -1,14 +1,13 @@
-"""The JVM's jars, fetched by the Ivy that PySpark ships, and cached in a folder of this user.
+"""The JVM's jars, fetched with PySpark's own Ivy and cached in a folder of the user.
 
-    $XDG_CACHE_HOME/headstream/jars/        HEADSTREAM_JARS names another folder
-        spark-1f0c22d1/                     a set, named after its jars: another version never mixes with this version
+    $XDG_CACHE_HOME/headstream/jars/        or the folder in HEADSTREAM_JARS
+        spark-1f0c22d1/                     a set; the digest of its jars' coordinates separates versions
             delta-spark_4.2_2.13-4.4.0.jar ...
             manifest.json                   the files and their sizes, written last
 
-A set is fetched into a temporary folder and renamed when it is complete, so a set under its name is complete, also
-if two processes fetch at once. A machine without access to the repository needs a copy of the jars: copy them into a
-folder and name it in HEADSTREAM_JARS. Regardless of their origin, each jar is compared with its digest
-in jar_digests.py before a JVM loads it.
+A set is fetched into a temporary folder, which is renamed when complete. So a folder with a set's name is always complete, even
+if two processes fetch at the same time. On a machine without access to the repository, copy the jars into a folder and set
+HEADSTREAM_JARS to it. Each jar, whatever its origin, is compared with its digest in jar_digests.py before a JVM loads it.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from headstream.spark.sessions.jar_sets import SPARK, JarSet
 from headstream.spark.sessions.java import find_java
 
 _FETCH_SECONDS: Final = 900
-"""Fifty jars take half a minute; a fetch that takes longer than this has failed."""
+"""Timeout of a fetch, seconds; fifty jars take about 30 s."""
 _PROGRESS_SECONDS: Final = 0.2
-"""How often progress is reported."""
+"""Interval between progress reports, seconds."""
 _SETTINGS: Final = (
     '<ivysettings><settings defaultResolver="central"/>'
     '<resolvers><ibiblio name="central" m2compatible="true"/></resolvers></ivysettings>'
@@ -43,19 +42,19 @@ _SETTINGS: Final = (
 
 
 def cache_folder() -> Path:
-    """Return the folder of this user's jars and other files that can be recreated; it can be missing."""
+    """Return the folder of the user's jars and other files that can be recreated; the folder may not exist."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headstream"
 
 
 def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] | None:
-    """Return the existing jars of a set, sorted, or None.
+    """Return the sorted paths of a set's jars, or None if the set does not exist.
 
     Args:
         directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
 
     Raises:
-        JarsError: a jar's digest differs from the one in jar_digests.py. In a folder created by `fetch` it is set aside, so
-            that the next `fetch` fetches it again; a jar that the user copied there stays.
+        JarsError: a jar's digest differs from its digest in jar_digests.py. If `fetch` created the folder, the jar is renamed, so
+            the next `fetch` fetches it again; a jar that the user copied into the folder stays.
     """
     root = _root(directory)
     for folder in (root / jar_set.folder_name, root):
@@ -71,17 +70,17 @@ def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] |
 def fetch(
     directory: Path | None = None, *, jar_set: JarSet = SPARK, on_progress: Callable[[int, int], None] | None = None
 ) -> list[Path]:
-    """Return the sorted paths of the jars of a set, fetching missing jars.
+    """Return the sorted paths of a set's jars, fetching missing jars.
 
     Args:
         directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
-        on_progress: Called while jars are fetched, with the number of complete jars and the bytes of all until then.
+        on_progress: Called while jars are fetched, with the number of complete jars and the bytes received.
 
     Raises:
-        JarsError: they could not be fetched or written, or a digest differs from that in jar_digests.py; the text names
-            the coordinates, or the file, and the folder.
-        JavaError: there is no Java to run Ivy with.
-        MissingExtraError: PySpark, which brings Ivy, is not installed.
+        JarsError: the jars could not be fetched or written, or a digest differs from jar_digests.py; the message names the
+            coordinates or the file, and the folder.
+        JavaError: no Java was found to run Ivy.
+        MissingExtraError: PySpark, which contains Ivy, is not installed.
     """
     found = find(jar_set, directory)
     if found is not None:
@@ -111,7 +110,7 @@ def _root(directory: Path | None) -> Path:
 
 
 def _check_digests(paths: list[Path], refused: Path | None) -> None:
-    """Reject the first jar with an unknown digest (JarsError), and move it to the folder `refused`, if given."""
+    """Raise JarsError for the first jar with an unknown digest, after moving the jar to the folder `refused` if given."""
     for path in sorted(paths):
         status = path.stat()
         digest = _digest(path, status.st_size, status.st_mtime_ns)
@@ -126,16 +125,16 @@ def _check_digests(paths: list[Path], refused: Path | None) -> None:
             + (f"not {known}" if known else "and its expected digest is unknown"),
             where=str(refused_path or path),
             advice=(
-                "Fetch it from the project's own repository and copy it there again"
+                "Copy the jar from the project's own repository again"
                 if refused_path is None
-                else "Check its origin; it was set aside under this name, and `headstream jars` fetches another"
+                else "Check the origin of the jar, which was renamed; then run `headstream jars` to fetch the jar again"
             ),
         )
 
 
 @lru_cache(maxsize=256)
 def _digest(path: Path, size: int, modified: int) -> str:
-    """Return the file's SHA-256; cached by size and time, so that a changed file is read again."""
+    """Return the file's SHA-256. The cache key contains size and modification time, so a changed file is read again."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -188,7 +187,7 @@ def _retrieve(jar_set: JarSet, work: Path, on_progress: Callable[[int, int], Non
 
 
 def _wait(ivy: subprocess.Popen[bytes], cache: Path, on_progress: Callable[[int, int], None] | None) -> None:
-    """Wait for Ivy, which writes a jar as `*.jar.part` and renames it when it is complete."""
+    """Wait for Ivy, which writes a jar as `*.jar.part` and renames the file when it is complete."""
     deadline = time.monotonic() + _FETCH_SECONDS
     while ivy.poll() is None:
         if time.monotonic() > deadline:
@@ -221,7 +220,7 @@ def _find_ivy() -> Path:
         raise MissingExtraError("PySpark is not installed", advice="Run: pip install 'headstream[spark]'") from None
     found = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     if not found:
-        raise JarsError("this PySpark ships no Ivy", where=pyspark.__file__, advice="Install pyspark 4.2 from its wheel")
+        raise JarsError("this PySpark does not include Ivy", where=pyspark.__file__, advice="Install pyspark 4.2 from its wheel")
     return found[-1]
 
 
@@ -245,7 +244,7 @@ def _failure(jar_set: JarSet, fault: str) -> JarsError:
         f"the jars of the set {jar_set.name} could not be fetched: {fault}",
         where=" ".join(map(str, jar_set.jars)),
         advice=(
-            "Check that this machine reaches the Maven repository (behind a proxy, set it in JAVA_TOOL_OPTIONS) "
+            "Check that this machine can reach the Maven repository (set a proxy in JAVA_TOOL_OPTIONS) "
             f"and run `headstream jars`. {by_hand}"
         ),
     )

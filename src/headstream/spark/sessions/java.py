@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: found and checked before Spark is started with it.
+"""Finds and checks the Java installation that Spark runs on, before Spark is started.
 
 Spark's errors are unclear when Java is missing or too old, so this module checks Java first: `JAVA_HOME` if it is set (Spark
 uses it unchecked), else `java` on the PATH.
@@ -21,25 +21,25 @@ from headstream.errors import JavaError
 MINIMUM_JAVA: Final = 17
 """The oldest Java that Spark 4 starts on."""
 VECTOR_MODULE: Final = "jdk.incubator.vector"
-"""Spark adds this module on its command line; a Java reduced with jlink can lack it, and then does not start."""
+"""Module that Spark adds on its command line; a Java reduced with jlink can lack it, and Spark then does not start."""
 _INSTALL: Final = (
     "Install a full Java 17 or 21, for example `apt-get install openjdk-17-jre-headless` or `brew install openjdk@17`, "
     "and put it on the PATH or set JAVA_HOME to its folder"
 )
 _ANSWER_SECONDS: Final = 30
-"""Timeout of listing the modules, seconds: a slower Java hangs."""
+"""Timeout of listing the modules, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can run on: its `java` program and its major version."""
+    """A Java installation that Spark can run on: the path of `java` and its major version."""
 
     executable: Path
     version: int
 
 
 def find_java() -> Java:
-    """Return the Java that Spark will run on.
+    """Return the Java installation that Spark will run on.
 
     Raises:
         JavaError: Java is missing, is older than 17, or lacks a module that Spark needs.
@@ -48,11 +48,11 @@ def find_java() -> Java:
     if home:
         executable = Path(home) / "bin" / ("java.exe" if os.name == "nt" else "java")
         if not os.access(executable, os.X_OK):
-            raise JavaError("JAVA_HOME contains no Java", where=str(executable), advice=f"Unset JAVA_HOME. Or: {_INSTALL}")
+            raise JavaError("JAVA_HOME contains no Java", where=str(executable), advice=f"Unset JAVA_HOME, or: {_INSTALL}")
         return _inspect(executable)
     found = shutil.which("java")
     if found is None:
-        raise JavaError("Spark needs Java, but none is on the PATH and JAVA_HOME is unset", advice=_INSTALL)
+        raise JavaError("Spark requires Java, but there is no Java on the PATH, and JAVA_HOME is unset", advice=_INSTALL)
     return _inspect(Path(found))
 
 
@@ -66,12 +66,12 @@ def _inspect(executable: Path) -> Java:
     if answer.returncode != 0 or base is None:
         # Java 8 and older have no modules.
         raise JavaError(
-            f"Spark needs Java {MINIMUM_JAVA} or newer, but this version is older", where=str(executable), advice=_INSTALL
+            f"Spark requires Java {MINIMUM_JAVA} or newer, but this version is older", where=str(executable), advice=_INSTALL
         )
     version = int(base[1])
     if version < MINIMUM_JAVA:
         raise JavaError(
-            f"Spark needs Java {MINIMUM_JAVA} or newer, but this is Java {version}", where=str(executable), advice=_INSTALL
+            f"Spark requires Java {MINIMUM_JAVA} or newer, but this is Java {version}", where=str(executable), advice=_INSTALL
         )
     if not re.search(rf"^{re.escape(VECTOR_MODULE)}@", answer.stdout, re.MULTILINE):
         raise JavaError(
@@ -81,7 +81,7 @@ def _inspect(executable: Path) -> Java:
 
 
 def main() -> int:
-    """Print the Java that Spark will run on, for tools/run_tests.sh; return 1 without Java."""
+    """Print the Java that Spark will run on, for tools/run_tests.sh; return 1 if none is found."""
     try:
         java = find_java()
     except JavaError as error:

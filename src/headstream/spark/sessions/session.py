@@ -1,7 +1,7 @@
-"""session(): a SparkSession with the jars, the settings and the source.
+"""session(): a SparkSession with the jars, the settings and the headstream source.
 
-The settings and their reasons are in _common_settings() and _local_settings(). They are defaults: options of spark-submit,
-spark-defaults.conf (given_settings.py) and `config` override them, in ascending order.
+_common_settings() and _local_settings() contain the default settings and their reasons. spark-defaults.conf and the options of
+spark-submit (given_settings.py) override the defaults, and `config` overrides both.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _JOINED: Final = {
     "spark.jars": ",",
     "spark.sql.extensions": ",",
 }
-"""Settings that are lists, and their separators."""
+"""Settings whose values are lists, and their separators."""
 _EXIT_SECONDS: Final = 120
-"""A JVM that writes a class archive takes longer to exit; others exit at once."""
+"""Timeout of the JVM's exit, seconds: a JVM that writes a class archive takes longer to exit."""
 
 
 def session(
@@ -66,23 +66,23 @@ def session(
 ) -> SparkSession:
     """Return a SparkSession that reads `headstream`, Delta, Avro and Kafka, starting a session if none is running.
 
-    A session running in this process is returned, with those settings of `config` that can change at run time;
-    a warning of the logger headstream.spark names the other settings.
+    If a session is running in this process, it is returned with those settings of `config` that can change at run time; a warning
+    of the logger headstream.spark names the other settings.
 
     Args:
-        app_name: The session's name in Spark; by default that of spark-submit, else `headstream`.
-        master: The master; by default spark.master of `config`, of spark-submit or spark-defaults.conf,
-            SPARK_MASTER, else `local[*]`.
-        config: Spark settings; they override spark-submit's, which override the defaults. Java options
-            of the driver are joined with ours.
-        jars: Whether to include Delta, Avro and Kafka, which are for Spark 4.2: 4.3 starts without them, with a warning.
-        with_jars: Names of more sets of jars: `s3`, `azure`, `gcs`, with which Spark reads and writes `s3a://`, `abfss://`, `gs://`.
-        quick_start: Whether to trade throughput and Spark's web page for a faster start (a simpler JIT compiler and garbage
-            collector): for tests and demos.
+        app_name: The session's name in Spark; by default the name set by spark-submit, or `headstream`.
+        master: The master; by default the first of: spark.master in `config`, in spark-submit or in spark-defaults.conf,
+            SPARK_MASTER, `local[*]`.
+        config: Spark settings; they override the settings of spark-submit, which override the defaults. Java options of the
+            driver are appended to Headstream's.
+        jars: Whether to include the jars of Delta, Avro and Kafka. They require Spark 4.2; Spark 4.3 starts without them, with a
+            warning.
+        with_jars: Names of additional sets of jars: `s3` for `s3a://`, `azure` for `abfss://`, `gcs` for `gs://`.
+        quick_start: Whether to start faster, with less throughput and without Spark's web page: for tests and demos.
 
     Raises:
-        MissingExtraError: PySpark or PyArrow is not installed, or this is another version of Spark.
-        JavaError: there is no Java that Spark can run on.
+        MissingExtraError: PySpark or PyArrow is not installed, or this version of Spark is not supported.
+        JavaError: no Java was found that Spark can run on.
         JarsError: the jars are missing and could not be fetched.
         EnvironmentSetupError: the running session lacks Delta, or Spark did not start.
     """
@@ -128,9 +128,9 @@ def session(
 
 
 def _merge_settings(ours: Mapping[str, str], given: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings to start a session with: the caller's settings, and our defaults for all others.
+    """Return the settings to start a session with: the caller's settings, and the defaults for all others.
 
-    Lists (class path, jars) and Java options are joined: a caller who adds a jar keeps Delta's.
+    Lists (class path, jars) and Java options are joined, so a caller who adds a jar keeps the jars of Delta.
     """
     known = {**given, **config}
     chosen = {key: value for key, value in ours.items() if key not in known} | dict(config)
@@ -142,7 +142,7 @@ def _merge_settings(ours: Mapping[str, str], given: Mapping[str, str], config: M
 
 
 def _apply_settings(running: SparkSession, settings: Mapping[str, str]) -> None:
-    """Change the settings of a running session that can change, and warn of the other settings."""
+    """Apply the settings that can change in a running session, and warn of the other settings."""
     for key, value in settings.items():
         if running.conf.isModifiable(key):
             running.conf.set(key, value)
@@ -152,13 +152,13 @@ def _apply_settings(running: SparkSession, settings: Mapping[str, str]) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Add the settings of session() to a session created elsewhere: Kafka URLs in `format("headstream")`, SQL functions.
+    """Add Kafka URLs in `format("headstream")`, and the SQL functions, to a session that session() did not create.
 
     Args:
-        spark: A session, also one of Spark Connect.
+        spark: A classic session or one of Spark Connect.
 
     Raises:
-        MissingExtraError: this is a version of Spark in which the data source does not run.
+        MissingExtraError: the data source does not run in this version of Spark.
     """
     find_pyspark(SOURCE_VERSIONS)
     from headstream.spark.functions import register_functions
@@ -169,7 +169,7 @@ def register(spark: SparkSession) -> None:
 
 
 def stop(spark: SparkSession) -> None:
-    """Stop a session and its JVM, and wait for both; `spark.stop()` leaves the JVM running until Python exits.
+    """Stop a session and its JVM, and wait until both have stopped; `spark.stop()` leaves the JVM running until Python exits.
 
     Args:
         spark: The session returned by session().
@@ -199,7 +199,7 @@ def _find_running(*, jars: bool) -> SparkSession | None:
     if jars and _DELTA["spark.sql.extensions"] not in (running.conf.get("spark.sql.extensions", "") or ""):
         raise EnvironmentSetupError(
             "a SparkSession without Delta is already running in this process",
-            advice='Stop it first, or read from it without this: format("headstream") needs no session()',
+            advice='Stop that session first, or use it without session(): format("headstream") does not need session()',
         )
     return running
 
@@ -223,13 +223,13 @@ def _start(settings: Mapping[str, str], environment: Mapping[str, str], jars: li
 
 
 def _find_jars(sets: Sequence[JarSet]) -> list[Path]:
-    """Return the jars of some sets that the JVM lacks, fetched if missing, and the jar of Delta's commits to S3."""
+    """Return the jars of the sets that the JVM lacks, fetching missing jars, and the jar for Delta commits to S3."""
     found = [path for jar_set in lacking_sets(sets) for path in fetch(jar_set=jar_set)]
     return [*found, LOG_STORE_JAR] if SPARK in sets and S3 in sets else found
 
 
 def lacking_sets(sets: Sequence[JarSet]) -> list[JarSet]:
-    """Return the sets of which the JVM of spark-submit, if any, lacks a jar (`--jars`); all if there is none."""
+    """Return the sets of which the JVM of spark-submit lacks a jar; all sets if there is no such JVM."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -245,7 +245,7 @@ def _loaded_jars(loader: Any) -> set[str]:
 
 
 def _add_to_class_path(jvm: Any, jars: list[Path]) -> None:
-    """Add jars to the class path of a JVM started elsewhere, such as by spark-submit."""
+    """Add jars to the class path of a JVM that session() did not start."""
     from py4j.protocol import Py4JError
 
     loader = jvm.Thread.currentThread().getContextClassLoader()
@@ -257,13 +257,13 @@ def _add_to_class_path(jvm: Any, jars: list[Path]) -> None:
     except Py4JError as error:
         raise EnvironmentSetupError(
             "the jars of Delta, Avro and Kafka cannot be added to a running JVM",
-            advice="Pass them to spark-submit: --jars with the list of `headstream jars --output json`, joined by commas",
+            advice="Pass the jars to spark-submit: --jars with the list from `headstream jars --output json`, joined by commas",
         ) from error
 
 
 @contextmanager
 def _changed_environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables while the JVM and the context that inherit them start."""
+    """Set environment variables while the JVM and the Spark context start and inherit them."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -277,7 +277,7 @@ def _changed_environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def _count_cores(master: str) -> int:
-    """Return the number of tasks that run at once if the master is this machine, else 0."""
+    """Return the number of tasks that run concurrently if the master is local; otherwise 0."""
     match = _LOCAL_MASTER.fullmatch(master.strip())
     if match is None:
         return 0

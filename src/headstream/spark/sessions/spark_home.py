@@ -1,12 +1,12 @@
-"""A SPARK_HOME over the installed PySpark, for the JVM of a local session.
+"""A SPARK_HOME of links to the installed PySpark, for the JVM of a local session.
 
     $XDG_CACHE_HOME/headstream/spark-home-<digest>/
         bin, jars              links into the installed pyspark
         log4j2.properties      errors only, to stderr
-    $XDG_CACHE_HOME/headstream/spark-classes-<digest>.jsa      an archive of classes, once tools/class_archive.py has made one
+    $XDG_CACHE_HOME/headstream/spark-classes-<digest>.jsa      an archive of classes, if tools/class_archive.py has created one
 
-Spark puts `SPARK_HOME/python/lib/pyspark.zip` first on its Python workers' path, and importing from a zip, without
-compiled files, takes a worker seconds. This home has no such zip, so workers import the installed package.
+Spark puts `SPARK_HOME/python/lib/pyspark.zip` first on the path of its Python workers. Importing from a zip without compiled
+files takes seconds per worker. This SPARK_HOME has no zip, so workers import the installed package.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from headstream.spark.sessions.jars import cache_folder
 from headstream.spark.sessions.java import Java
 
 SPARK_VERSION: Final = "4.2"
-"""The version of the jars: Delta's are made for it."""
+"""The Spark version of the jars."""
 SESSION_VERSIONS: Final = (SPARK_VERSION, "4.3")
-"""The versions of session() and of Replicate: those with admission control and AvailableNow for Python sources."""
+"""Versions that session() and pipelines support: they have admission control and AvailableNow for Python sources."""
 SOURCE_VERSIONS: Final = ("4.0", "4.1", *SESSION_VERSIONS)
-"""Versions in which the source and the sink run; what the earlier ones lack is in spark_versions.py."""
+"""Versions in which the source and the sink run; see spark_versions.py for what earlier versions lack."""
 LOG_SETTINGS_NAME: Final = "log4j2.properties"
 _LOG_SETTINGS: Final = """\
 rootLogger.level = error
@@ -51,13 +51,13 @@ _INSTALL: Final = "Run: pip install 'headstream[spark]'"
 
 
 def find_pyspark(versions: Sequence[str] = (SPARK_VERSION,)) -> Path:
-    """Return the folder of the installed pyspark.
+    """Return the folder of the installed PySpark.
 
     Args:
         versions: The accepted versions, as MAJOR.MINOR.
 
     Raises:
-        MissingExtraError: it, or pyarrow, is not installed, or it has another version.
+        MissingExtraError: PySpark or PyArrow is not installed, or PySpark has another version.
     """
     try:
         import pyarrow  # noqa: F401
@@ -74,7 +74,7 @@ def find_pyspark(versions: Sequence[str] = (SPARK_VERSION,)) -> Path:
 
 
 def find_missing_jars() -> str:
-    """Return the problem if there are no jars for the installed pyspark; empty if there are."""
+    """Return an error description if there are no jars for the installed PySpark; otherwise ""."""
     import pyspark
 
     if pyspark.__version__.startswith(f"{SPARK_VERSION}."):
@@ -83,7 +83,7 @@ def find_missing_jars() -> str:
 
 
 def link_home(pyspark: Path) -> Path | None:
-    """Return a SPARK_HOME without pyspark.zip, creating it if missing; None if the cache is not writable."""
+    """Return a SPARK_HOME without pyspark.zip, creating the folder if missing; None if the cache is not writable."""
     digest = hashlib.sha256(f"{pyspark}\n{_LOG_SETTINGS}".encode()).hexdigest()[:8]
     home = cache_folder() / f"spark-home-{digest}"
     if home.is_dir():
@@ -101,6 +101,6 @@ def link_home(pyspark: Path) -> Path | None:
 
 
 def archive_path(java: Java, pyspark: Path, jars: list[Path]) -> Path:
-    """Return the path of the class archive for a Java, a PySpark and jars beside Spark's own; it can be missing."""
+    """Return the path of the class archive for a Java, a PySpark and additional jars; the file may not exist."""
     parts = [str(java.executable.resolve()), str(java.version), str(pyspark), *map(str, jars)]
     return cache_folder() / f"spark-classes-{hashlib.sha256(os.pathsep.join(parts).encode()).hexdigest()[:8]}.jsa"

@@ -1,1 +1,1 @@
-"""Writing: the data sink, its options, tasks and commits."""
+"""Writing: the sink, its options, tasks and commits."""

@@ -1,12 +1,12 @@
-"""Rows that a topic rejects, stored as Parquet files: all their columns, and the reason.
+"""Stores rows that a topic rejects as Parquet files, with all columns and the reason.
 
     badRowsPath/.staged/<writer>-<epoch>/<task>-<attempt>.parquet     while the tasks run
     badRowsPath/<writer>-<epoch>-<task>.parquet                       moved there just before the good rows are committed
 
-    ... the row's columns | topic STRING, where there is no such column | reason STRING
+    columns of the row | topic STRING, if the row has no such column | reason STRING
 
-A reader of a batch's good rows in the log finds its bad rows here. A job that crashes between the two leaves bad rows of
-a batch that is repeated; its files then replace these, so that each bad row is stored once.
+When a reader finds a batch's good rows in the log, the bad rows are already here. If a job crashes between the two steps, the
+batch is repeated, and its files replace these files, so each bad row is stored once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BadRowsWriter:
         self._file: pq.ParquetWriter | None = None
 
     def add(self, row: pa.RecordBatch, topic: str | None, reason: HeadstreamError) -> None:
-        """Add one row, a batch of one, with its topic if known, and why it was rejected."""
+        """Add a rejected row."""
         if "topic" not in row.schema.names:
             row = row.append_column("topic", pa.array([topic], pa.string()))
         name = "reason"
@@ -57,7 +57,7 @@ class BadRowsWriter:
             raise storage_error(error, "write bad rows", str(self._path)) from error
 
     def finish(self) -> str | None:
-        """Return the name of the file, None if there are no bad rows."""
+        """Return the file's name; None if there are no bad rows."""
         if self._rows:
             self._flush()
         if self._file is None:
@@ -77,7 +77,7 @@ def _staged(directory: str, writer: str, epoch: int) -> Path:
 
 
 def publish_bad_rows(directory: str, writer: str, epoch: int, names: list[str]) -> None:
-    """Publish the bad rows of an epoch's committed tasks, replacing files that it published before."""
+    """Publish the bad rows of an epoch's committed tasks, replacing files that an earlier attempt published."""
     staged = _staged(directory, writer, epoch)
     try:
         for old in Path(directory).glob(f"{_escape(staged.name)}-*.parquet"):
@@ -90,7 +90,7 @@ def publish_bad_rows(directory: str, writer: str, epoch: int, names: list[str]) 
 
 
 def _escape(text: str) -> str:
-    """Return a pattern that matches a text literally."""
+    """Return a pattern that matches a string literally."""
     return "".join(f"[{character}]" if character in "*?[" else character for character in text)
 
 

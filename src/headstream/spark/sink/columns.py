@@ -1,13 +1,13 @@
-"""Maps the columns of a DataFrame to parts of a message: pure, decided before anything runs.
+"""Maps the columns of a DataFrame to the parts of a message, without I/O and before any task runs.
 
-payload       BINARY | STRING                the payload; null where the topic's limits are `wide`
-key           BINARY | STRING                the key; null for none
-topic         STRING                         `stream/topic`, or the topic alone beside a column `stream`
-partition     TINYINT ... BIGINT             from 1; null: by key, else balanced
+payload       BINARY | STRING                the payload; null only if the topic's limits are `wide`
+key           BINARY | STRING                the key, or null
+topic         STRING                         `stream/topic`, or only the topic's name if there is a column `stream`
+partition     TINYINT ... BIGINT             from 1; null: by key, or balanced without a key
 id            STRING | BINARY                a UUID, or its 16 bytes; null: the log generates one
 timestamp     TIMESTAMP                      the header `hs.timestamp`
-headers       ARRAY<STRUCT<key, kind, value>> | MAP<STRING, ...> | BINARY      as reading returns them
-others        those in headerColumns: a header each, of the kind that fits the type
+headers       ARRAY<STRUCT<key, kind, value>> | MAP<STRING, ...> | BINARY      headers as the source returns them
+others        columns in headerColumns: one header per column, of the kind that fits the type
 
 BOOLEAN bool | TINYINT int8 | SMALLINT int16 | INT int32 | BIGINT int64 | DECIMAL(p,0) int128 | FLOAT float32
 DOUBLE float64 | STRING string | BINARY raw
@@ -57,7 +57,7 @@ _CONVERTIBLE: Final[dict[HeaderKind, tuple[int, ...]]] = {
     HeaderKind.STRING: (HeaderKind.STRING, HeaderKind.RAW),
     HeaderKind.RAW: (HeaderKind.RAW, HeaderKind.STRING),
 }
-"""Other kinds that a column's own kind can be sent as: a value that does not fit makes its row bad."""
+"""Kinds to which a column's kind can be converted; a row with a value that does not fit is a bad row."""
 
 _TEXT: Final = (BinaryType, StringType)
 _PLAIN: Final[dict[str, tuple[type[DataType], ...]]] = {
@@ -81,8 +81,8 @@ class SinkColumns:
     """The columns of each part of a message, named as in the DataFrame; None for a missing part.
 
     Args:
-        topic: The topic's; None if all rows have the same topic.
-        stream: The stream's, beside the topic's.
+        topic: Column of the topic; None if all rows have the same topic.
+        stream: Column of the stream; `topic` is then the topic's name.
         shape: Shape of the headers column.
     """
 
@@ -104,16 +104,16 @@ def plan_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
     lower: dict[str, str] = {}
     for name in types:
         if lower.setdefault(name.lower(), name) != name:
-            raise InvalidOptionError(f"the columns {lower[name.lower()]} and {name} differ in case only")
+            raise InvalidOptionError(f"the columns {lower[name.lower()]} and {name} differ only in case")
     header_columns = tuple(header_source(name, kind, types, lower) for name, kind in options.header_columns)
     taken = {source.column for source in header_columns}
     found = {name: lower[name] for name in (*_PLAIN, "headers") if name in lower and lower[name] not in taken}
     for name in found:
         if name != "headers" and not isinstance(types[found[name]], _PLAIN[name]):
             wanted = " or ".join(kind().simpleString().upper() for kind in _PLAIN[name])
-            raise InvalidOptionError(_is(found[name], types[found[name]]), advice=f"Make it {wanted}")
+            raise InvalidOptionError(_is(found[name], types[found[name]]), advice=f"Cast it to {wanted}")
     if "payload" not in found:
-        raise InvalidOptionError(f"there is no column payload among {', '.join(types) or 'none'}", advice="Name it with AS")
+        raise InvalidOptionError(f"no column payload is among {', '.join(types) or 'none'}", advice="Name a column with AS")
     if options.topic is None and "topic" not in found:
         raise InvalidOptionError(
             "the rows have no target topic", advice='Set .option("topic", "shop/orders"), or add a column topic'
@@ -146,18 +146,18 @@ def _unknown(names: list[str]) -> InvalidOptionError:
     what = f"{', '.join(own)}: set by the log" if own else f"{', '.join(names)}: not part of a message"
     return InvalidOptionError(
         f"these columns cannot be written: {what}",
-        advice=f'For headers use .option("headerColumns", "{", ".join(names)}"); else .drop({drops})',
+        advice=f'To send headers, use .option("headerColumns", "{", ".join(names)}"); otherwise .drop({drops})',
     )
 
 
 def header_source(name: str, wanted: HeaderKind | None, types: dict[str, DataType], lower: dict[str, str]) -> HeaderSource:
-    """Return the header of a column in headerColumns, of the wanted kind, or else of the kind that fits the type."""
+    """Return the header of a column in headerColumns; without a wanted kind, the kind fits the column's type."""
     column = lower.get(name.lower())
     if column is None:
         raise InvalidOptionError(f"headerColumns names {name}, which is not a column", advice=f"Use one of {', '.join(types)}")
     kind = _kind_of(types[column])
     if kind is None:
-        advice = "Cast it: a time to STRING, or to BIGINT with unix_micros(); a DECIMAL with a scale to STRING or DOUBLE"
+        advice = "Cast a time to STRING, or to BIGINT with unix_micros(); cast a DECIMAL with a scale to STRING or DOUBLE"
         raise InvalidOptionError(f"headerColumns: {_is(column, types[column])} as a header", advice=advice)
     if wanted is not None and wanted not in _CONVERTIBLE[kind]:
         raise InvalidOptionError(
@@ -179,7 +179,7 @@ def headers_shape(name: str, kind: DataType) -> HeadersShape:
         return "binary"
     if isinstance(kind, VariantType) or (isinstance(kind, MapType) and isinstance(kind.valueType, VariantType)):
         raise InvalidOptionError(
-            f"{_is(name, kind)}: a VARIANT widens small ints and loses the kinds of headers",
+            f"{_is(name, kind)}: a VARIANT loses the kinds of headers and the sizes of integers",
             advice='Read with .option("headers", "array") or "binary", which lose nothing',
         )
     if isinstance(kind, MapType) and isinstance(kind.keyType, StringType) and _kind_of(kind.valueType) is not None:
@@ -190,5 +190,5 @@ def headers_shape(name: str, kind: DataType) -> HeadersShape:
         if is_kind and isinstance(members.get("key"), StringType) and isinstance(members.get("value"), _TEXT):
             return "array"
     raise InvalidOptionError(
-        _is(name, kind), advice="Make it ARRAY<STRUCT<key: STRING, kind: STRING, value: BINARY>>, MAP<STRING, ...> or BINARY"
+        _is(name, kind), advice="Cast it to ARRAY<STRUCT<key: STRING, kind: STRING, value: BINARY>>, MAP<STRING, ...> or BINARY"
     )

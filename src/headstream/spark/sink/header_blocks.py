@@ -1,4 +1,4 @@
-"""Header columns in Arrow to header blocks: for the sink, for Kafka, and for column functions."""
+"""Converts header columns in Arrow to header blocks, for the sink, for Kafka and for column functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def varied(column: pa.Array) -> VariableColumn:
-    """Return a BINARY or STRING column as its buffers."""
+    """Return the buffers of a BINARY or STRING column."""
     if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type):
         column = column.cast(pa.binary())
     validity, offsets, data = column.buffers()
@@ -46,7 +46,7 @@ def _members(entries: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def add_headers(builder: BlockBuilder, shape: HeadersShape, headers: pa.Array) -> None:
-    """Add a column of headers, null for empty headers. HeaderError: a key or value is null, or does not fit its kind."""
+    """Add a column of headers; null means no headers. HeaderError: a key or value is null, or does not fit its kind."""
     if shape == "binary":
         builder.add_blocks(varied(headers))
     elif shape == "array":
@@ -56,9 +56,9 @@ def add_headers(builder: BlockBuilder, shape: HeadersShape, headers: pa.Array) -
 
 
 def add_array(builder: BlockBuilder, headers: pa.Array) -> None:
-    """Add lists of headers: structs of key, value and optionally kind; without a kind they are string or raw.
+    """Add lists of headers: structs of key, value and optionally kind. Without a kind, a header is `string` or `raw`.
 
-    A null list is empty.
+    A null list has no headers.
 
     Raises:
         HeaderError: a key is null, the value of a kind other than null is null, or a kind is unknown.
@@ -68,17 +68,17 @@ def add_array(builder: BlockBuilder, headers: pa.Array) -> None:
     plain = HeaderKind.STRING if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) else HeaderKind.RAW
     kinds = _kind_codes(members["kind"], keys) if "kind" in members else pa.repeat(pa.scalar(int(plain), pa.uint8()), len(keys))
     if headers.values.null_count or keys.null_count:
-        raise HeaderError("a header, or its key, is null", advice="Omit it")
+        raise HeaderError("a header, or its key, is null", advice="Omit the header")
     if values.null_count:
         missing = pc.and_(pc.is_null(values), pc.not_equal(kinds, pa.scalar(int(HeaderKind.NULL), pa.uint8())))
         if pc.any(missing).as_py():
             key = keys[pc.index(missing, True).as_py()].as_py()
-            raise HeaderError(f"the value of header {key!r} is null", advice="Omit it, or set its kind to null")
+            raise HeaderError(f"the value of header {key!r} is null", advice="Omit the header, or set its kind to null")
     _add_lists(builder, headers, keys, kinds, values)
 
 
 def _add_map(builder: BlockBuilder, headers: pa.MapArray) -> None:
-    """Add maps of headers, each of the kind that fits its type; a null map is empty."""
+    """Add maps of headers, with kinds that fit the value type; a null map has no headers."""
     values = headers.items
     kind = _plain_kind(values.type)
     kinds = pc.if_else(pc.is_null(values), pa.scalar(int(HeaderKind.NULL), pa.uint8()), pa.scalar(int(kind), pa.uint8()))
@@ -122,13 +122,13 @@ def _plain_kind(kind: pa.DataType) -> HeaderKind:
 
 
 def _fixed(column: pa.Array, kind: HeaderKind) -> pa.Array:
-    """Return a column whose values are the bytes of a fixed-width kind."""
+    """Return a column with the values encoded as bytes of a fixed-width kind."""
     try:
         fixed = column if column.type == _ARROW_TYPES[kind] else column.cast(_ARROW_TYPES[kind])
     except pa.ArrowInvalid as error:
         raise HeaderError(f"a value does not fit {kind.name.lower()}: {error}") from error
     if kind is HeaderKind.UINT128 and pc.any(pc.less(fixed, pa.scalar(0, pa.decimal128(38, 0)))).as_py():
-        raise HeaderError("a value below 0 does not fit uint128")
+        raise HeaderError("a negative value does not fit uint128")
     return fixed
 
 

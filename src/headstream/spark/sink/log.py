@@ -1,6 +1,6 @@
-"""SinkLog: operations of a write's tasks and driver on a log; DirectorySink is one in a directory.
+"""SinkLog: the operations on a log by the tasks and the driver of a write; DirectorySink is a log in a directory.
 
-ServerSink (server_sink.py) is the same for a log behind a server.
+ServerSink (server_sink.py) is a log behind a server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headstream.spark.sink.packing import Target
 
 
 class PartWriter(Protocol):
-    """Stages the batches of one task, as StagedWriter does."""
+    """Stages the batches of one task; see StagedWriter."""
 
     def add(self, topic: str, partition: int, sent: BytesLike, count: int) -> None:
         """Stage a batch."""
@@ -37,26 +37,26 @@ class PartWriter(Protocol):
 
 
 class SinkLog(Protocol):
-    """A log that is written to; it is serialized to the tasks."""
+    """A log to write to; serialized to the tasks."""
 
     @property
     def where(self) -> str:
-        """The log's name in errors, and its URL at the command line; without credentials."""
+        """The log's name in errors and its URL on the command line, without credentials."""
 
     def read_identity(self) -> str:
         """Return the log's identity; NotALogError if there is no log."""
 
     def find(self, name: TopicName) -> Target:
-        """Return the present state of a topic; TopicNotFoundError if it is missing."""
+        """Return the current state of a topic; TopicNotFoundError if the topic does not exist."""
 
     def begin_part(self, writer: str, epoch: int, name: str) -> PartWriter:
-        """Return a writer of a task's staged part; its name is unique among attempts at the same work."""
+        """Return a writer for a task's staged part; `name` is unique among the attempts of a task."""
 
     def commit(self, manifest: Manifest, timeout_s: float) -> None:
         """Append the staged batches, atomically; repeated calls do nothing."""
 
     def abort(self, writer: str, epoch: int, parts: Sequence[StagedPart]) -> bool:
-        """Remove the staged batches, and return whether they were removed: submitted batches stay."""
+        """Remove the staged batches and return True; return False if they have been submitted, which cannot be undone."""
 
 
 def topic_missing(name: TopicName, where: str) -> TopicNotFoundError:
@@ -74,7 +74,7 @@ class DirectorySink:
 
     @property
     def where(self) -> str:
-        """Its URL."""
+        """The log's URL."""
         return f"file://{self.directory}"
 
     def read_identity(self) -> str:
@@ -82,14 +82,14 @@ class DirectorySink:
         marker = read_marker(self.directory, OsFiles())
         if marker is None:
             raise NotALogError(
-                "there is no log here",
+                "the directory contains no log",
                 where=self.directory,
                 advice=f"Create the topic first: headstream topic create shop/orders --url {self.where}",
             )
         return marker.identity
 
     def find(self, name: TopicName) -> Target:
-        """Return the present state of a topic."""
+        """Return the current state of a topic."""
         catalog = Catalog(f"{self.directory}/{CATALOG_NAME}", is_writer=False)
         try:
             stream = catalog.snapshot().get(name.stream)
@@ -102,7 +102,7 @@ class DirectorySink:
         return Target(str(name), topic.partitions, topic.limits is Limits.WIDE, needs_key)
 
     def begin_part(self, writer: str, epoch: int, name: str) -> PartWriter:
-        """Return a writer of a task's staged part, which is a separate file."""
+        """Return a writer for a task's staged part, a separate file."""
         return StagedWriter(self.directory, OsFiles(), writer, epoch, name)
 
     def commit(self, manifest: Manifest, timeout_s: float) -> None:

@@ -1,11 +1,11 @@
-"""The options of writing to `format("headstream")`.
+"""The options of a write to `format("headstream")`.
 
-url              file:///var/lib/shop, headstream://user:password@host: see log_urls.py; save(path) and start(path) set it too
-topic            shop/orders: topic of all rows; without it the column `topic` has each row's
+url              file:///var/lib/shop, headstream://user:password@host: see log_urls.py; also set by save(path) and start(path)
+topic            shop/orders: topic of all rows; by default the column `topic` has the topic of each row
 headerColumns    attempt, source, total float64: columns that become headers; a kind after a name overrides the default
-badRowsPath      /var/lib/shop-bad: directory of rejected rows, as Parquet files; without it they fail the job
-commitTimeout    60s (default): how long another process that has the log's lock can take to append the commit
-txnAppId         and txnVersion, batch only: a write with the same two values has an effect once, as in Delta (for foreachBatch)
+badRowsPath      /var/lib/shop-bad: directory for rejected rows, as Parquet files; by default a rejected row fails the job
+commitTimeout    60s (default): maximum wait for another process that holds the log's lock and appends the commit
+txnAppId         and txnVersion, batch only: repeated writes with the same values have no effect, as in Delta (for foreachBatch)
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class SinkOptions:
 
     Args:
         header_columns: Columns that become headers, in order, each with the requested kind, or None.
-        bad_rows_path: The directory of rejected rows, or None.
-        commit_timeout_s: How long another process can take to append the commit, seconds.
-        transaction: Writer and epoch of an idempotent batch write, or None.
+        bad_rows_path: The directory for rejected rows, or None.
+        commit_timeout_s: Maximum time for another process to append the commit, seconds.
+        transaction: Writer and epoch of an idempotent batch write (txnAppId and txnVersion), or None.
     """
 
     log: LogLocation
@@ -53,18 +53,18 @@ class SinkOptions:
     def check_stream(self) -> None:
         """Reject options that only a batch write supports."""
         if self.transaction is not None:
-            raise InvalidOptionError("txnAppId and txnVersion are for batch writes", advice="A stream numbers its batches itself")
+            raise InvalidOptionError("txnAppId and txnVersion are supported only in batch writes", advice="Omit them in a stream")
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Return the validated options of a write; case does not matter in names."""
+    """Return the validated options of a write; option names are case-insensitive."""
     given = {name.lower(): value for name, value in options.items()}
     known = {name.lower(): name for name in OPTION_NAMES}
     for name in given:
         if name not in known and name not in _OPTIONS_OF_SPARK:
             close = difflib.get_close_matches(name, known, n=1)
             advice = f"Did you mean {known[close[0]]}?" if close else f"Use one of {', '.join(OPTION_NAMES)}"
-            raise InvalidOptionError(f"writing to headstream has no option {name}", advice=advice)
+            raise InvalidOptionError(f"the headstream sink has no option {name}", advice=advice)
     return SinkOptions(
         log=parse_log(given),
         topic=_topic(given.get("topic")),
@@ -91,7 +91,7 @@ def parse_header_kinds(text: str) -> tuple[tuple[str, HeaderKind | None], ...]:
     while at < len(text) and text[at:].strip():
         match = _HEADER.match(text, at)
         if match is None:
-            advice = "Write names, and optionally kinds, as attempt uint8, source, `x total` float64"
+            advice = "Write names with optional kinds, for example attempt uint8, source, `x total` float64"
             raise InvalidOptionError(f"headerColumns cannot be parsed at {text[at:].strip()!r}", advice=advice)
         name = match["name"] or match["quoted"].replace("``", "`")
         try:
@@ -121,7 +121,7 @@ def _path(text: str | None) -> str | None:
     parts = urlsplit(text)
     path = unquote(parts.path) if parts.scheme == "file" else text
     if parts.scheme not in ("", "file") or not path.startswith("/"):
-        raise InvalidOptionError(f"badRowsPath={text} is not a directory", advice="Set an absolute path, or a file:// URL")
+        raise InvalidOptionError(f"badRowsPath={text} is not a local directory", advice="Set an absolute path, or a file:// URL")
     return path.rstrip("/") or "/"
 
 

@@ -1,9 +1,9 @@
-"""Spark's Arrow batches to sent messages, without a Python object per message.
+"""Packs Spark's Arrow batches into messages for sending, without a Python object per message.
 
     RecordBatch -> columns as buffers -> header blocks (codec.batch.blocks) -> sent messages (codec.batch.pack)
                 -> checked against the topic's limits (codec.batch.stamp) -> by partition (codec.batch.grouping)
 
-Rejected rows are found by bisection: a batch is packed completely, and split only if that fails.
+Rejected rows are found by bisection: a batch is packed as a whole, and split only if packing fails.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Target:
 
     Args:
         name: `stream/topic`.
-        is_wide: Whether its limits are `wide`.
-        needs_key: Whether it requires a key (compaction).
+        is_wide: Whether the topic's limits are `wide`.
+        needs_key: Whether messages must have a key, because the topic is compacted.
     """
 
     name: str
@@ -49,11 +49,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Messages of one topic.
+    """Packed messages of one topic.
 
     Args:
-        sent: Back to back.
-        targets: The partition of each, int32, 0 for any; None if it is any for all.
+        sent: The messages, back to back.
+        targets: The partition of each message, int32, 0 for any partition; None if all messages can go to any partition.
     """
 
     sent: bytearray
@@ -76,7 +76,7 @@ class Packer:
         self._columns = columns
 
     def pack(self, batch: pa.RecordBatch, target: Target, first_row: int = 0) -> Iterator[Packed | BadRow]:
-        """Yield the rows of a batch as messages, in order; and the rejected rows."""
+        """Yield the rows of a batch, in order, as messages and rejected rows."""
         try:
             packed = self._pack(whole(batch), target)
         except (HeadstreamError, pa.ArrowInvalid) as error:
@@ -95,11 +95,11 @@ class Packer:
         limit = MAX_BATCH_BYTES if target.is_wide else _MAX_IGGY_PAYLOAD
         if len(memoryview(payload.data)) > limit and (pc.max(pc.binary_length(batch[columns.payload])).as_py() or 0) > limit:
             raise LimitError(
-                f"the payload has more than {limit} bytes", advice="Store big payloads elsewhere, and send their location"
+                f"a payload must have at most {limit} bytes", advice="Store big payloads elsewhere, and send their location"
             )
         key = None if columns.key is None else varied(batch[columns.key])
         if target.needs_key and (columns.key is None or batch[columns.key].null_count):
-            raise InvalidInputError("a message of a compacted topic has no key", advice="Set a key for each row")
+            raise InvalidInputError("a message of a compacted topic must have a key", advice="Set a key for each row")
         blocks = self._blocks(batch)
         sent = pack(
             payload.offsets,
@@ -146,7 +146,7 @@ class Packer:
         bounds = pc.min_max(asked).as_py()
         if bounds["min"] is not None and not 1 <= bounds["min"] <= bounds["max"] <= target.partitions:
             raise InvalidInputError(
-                f"the column partition contains {bounds['min']} to {bounds['max']}",
+                f"the column partition has values from {bounds['min']} to {bounds['max']}",
                 advice=f"Use partitions 1 to {target.partitions}",
             )
         found = pc.coalesce(asked, by_key)
@@ -154,12 +154,12 @@ class Packer:
 
 
 def _check_each(sent: bytearray) -> None:
-    """Reject a batch with a message that exceeds a batch's limit."""
+    """Raise an error if a message exceeds the size limit of a batch."""
     rest = memoryview(sent)
     while rest:
         end = cut_sent(rest, MAX_BATCH_BYTES, -1, -1).end
         if end > MAX_BATCH_BYTES:
-            raise LimitError(f"the message has {end} bytes", advice=f"A message has at most {MAX_BATCH_BYTES}")
+            raise LimitError(f"a message must have at most {MAX_BATCH_BYTES} bytes, not {end}")
         rest = rest[end:]
 
 
@@ -172,5 +172,5 @@ def _ids(column: pa.Array) -> bytearray | memoryview:
         return found
     lengths = pc.min_max(pc.binary_length(column)).as_py()
     if lengths["min"] not in (None, 16) or lengths["max"] not in (None, 16):
-        raise InvalidInputError("column id has values that are not 16 bytes", advice="Pass the 16 bytes of a UUID, or null")
+        raise InvalidInputError("the column id must have values of 16 bytes", advice="Pass the 16 bytes of a UUID, or null")
     return memoryview(pc.fill_null(column, bytes(16)).cast(pa.binary(16)).buffers()[1])[: 16 * len(column)]

@@ -1,7 +1,7 @@
-"""ServerSink: a log behind a server, for writes: tasks send it their batches, the driver commits them.
+"""ServerSink: writes to a log behind a server. Tasks send their batches to the server, and the driver commits them.
 
-Staging is idempotent: each batch has its position in its part. So a broken connection or a restarted server only
-delays a task.
+Staging is idempotent, because each batch has a position in its part. So a broken connection or a restarted server only delays a
+task.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headstream.spark.sink.log import topic_missing
 from headstream.spark.sink.packing import Target
 
 _DELIVERY_S: Final = 120.0
-"""A batch is retried this long over broken connections and restarts of the server, as a producer's is."""
+"""Time for which a batch is retried after connection errors and server restarts, seconds, as in a producer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ServerSink:
         return Target(str(name), len(topic.partitions), topic.limits is Limits.WIDE, needs_key)
 
     def begin_part(self, writer: str, epoch: int, name: str) -> _ServerPart:
-        """Return a writer of a task's staged part."""
+        """Return a writer for a task's staged part."""
         return _ServerPart(self.address, writer, epoch, name)
 
     def commit(self, manifest: Manifest, timeout_s: float) -> None:
@@ -64,7 +64,7 @@ class ServerSink:
         found = self.read_identity()
         if found != manifest.identity:
             raise LogError(
-                "the log was deleted and recreated since this write was planned",
+                "the log was deleted and recreated after this write was planned",
                 where=f"{self.where}: log {found}, was {manifest.identity}",
                 advice="Restart the query; nothing was written",
             )
@@ -97,7 +97,7 @@ def _receipts(parts: Sequence[StagedPart]) -> tuple[StagedBatch, ...]:
 
 
 class _ServerPart:
-    """Stages the batches of one task at a server, except the newest, until it is known whether it is the last."""
+    """Stages the batches of one task on a server. The newest batch is held back until it is known whether it is the last."""
 
     def __init__(self, address: ServerUrl, writer: str, epoch: int, name: str) -> None:
         self._address = address
@@ -131,7 +131,7 @@ class _ServerPart:
         return StagedPart(self._name, tuple(self._chunks)) if self._chunks else None
 
     def discard(self) -> None:
-        """Remove the staged part from the server; an unreachable one sweeps it after a day."""
+        """Remove the staged part from the server; a server that cannot be reached removes it after a day."""
         part = StagedPart(self._name, tuple(self._chunks))
         with suppress(HeadstreamError):
             if part.chunks:

@@ -1,12 +1,12 @@
-"""Writing to the `headstream` data source: Spark's calls, delegated to options, columns, tasks and the log.
+"""Writing to the `headstream` data source: delegates Spark's calls to options, columns, tasks and the log.
 
-    driver     options and columns are validated before anything runs
+    driver     options and columns are validated before any task runs
     tasks      rows -> batches, staged in the log's directory or at its server (stager.py)
     driver     commit: a manifest of the successful tasks' parts (log.py, server_sink.py); abort: they are removed
 
-Atomic and idempotent: a stream's batch is identified by its query's id and its number, which Spark passes to every task and
-stores in the checkpoint; the log records the last batch of each query, so that a repeated batch, with its rows in any order,
-has no effect. A batch write has a generated id, or the one of txnAppId and txnVersion.
+Writes are atomic and idempotent. The query's id and the batch number, which Spark passes to every task and stores in the
+checkpoint, identify a stream's batch. The log records the last batch of each query, so a repeated batch has no effect, even if
+its rows are in another order. A batch write has a generated id, or the id from txnAppId and txnVersion.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TaskMessage(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class _Sink:
-    """The common part of both writers."""
+    """Base class of both writers."""
 
     options: SinkOptions
     log: SinkLog
@@ -68,7 +68,7 @@ class _Sink:
         if overwrite:
             raise InvalidOptionError(
                 "a log is append-only: its messages cannot be overwritten",
-                advice='Write with .mode("append") or .outputMode("append"); headstream topic purge empties a topic',
+                advice='Write with .mode("append") or .outputMode("append"); use `headstream topic purge` to empty a topic',
             )
         columns = plan_columns(schema, parsed)
         log: SinkLog = DirectorySink(parsed.log) if isinstance(parsed.log, str) else ServerSink(parsed.log)
@@ -112,7 +112,7 @@ class _Sink:
 
 
 def _return_memory(staged: Iterable[Staged]) -> None:
-    """Return freed memory to the system after much was staged; Spark keeps its workers."""
+    """Return freed memory to the system after a large task, because Spark reuses its workers."""
     sizes = (chunk.size_bytes for one in staged if one.part is not None for chunk in one.part.chunks)
     if sum(sizes) >= _MUCH_BYTES:
         trim_malloc()
@@ -130,10 +130,10 @@ def _present(messages: Sequence[WriterCommitMessage | None]) -> list[TaskMessage
 
 
 class HeadstreamWriter(DataSourceArrowWriter):
-    """Writes a DataFrame once.
+    """Writes a DataFrame in a batch write.
 
     Args:
-        overwrite: Whether existing messages are to be replaced, which is rejected.
+        overwrite: Whether to replace existing messages; True is rejected.
 
     Raises:
         InvalidOptionError: an option or a column is invalid; named by the text.
@@ -159,10 +159,10 @@ class HeadstreamWriter(DataSourceArrowWriter):
 
 
 class HeadstreamStreamWriter(DataSourceStreamArrowWriter):
-    """Writes a stream, batch after batch, each exactly once.
+    """Writes the micro-batches of a stream, each exactly once.
 
     Args:
-        overwrite: Whether each batch replaces existing messages (output mode complete), which is rejected.
+        overwrite: Whether each batch replaces existing messages (output mode complete); True is rejected.
 
     Raises:
         InvalidOptionError: an option or a column is invalid; named by the text.
@@ -189,7 +189,7 @@ class HeadstreamStreamWriter(DataSourceStreamArrowWriter):
         self._sink.commit(_present(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Remove the tasks' staged files; failed tasks have removed theirs."""
+        """Remove the tasks' staged files; failed tasks have already removed their files."""
         ordered = _present(messages)
         if ordered:
             self._sink.abort(ordered[0].writer, ordered[0].epoch, ordered)

@@ -1,9 +1,9 @@
-"""A write's task on its executor: rows -> batches of each partition -> one staged part.
+"""A write task on an executor: rows -> batches of each partition -> one staged part.
 
     RecordBatch -> rows of each topic -> Packer -> messages of each partition, buffered -> cut into batches -> PartWriter
 
-Rows with neither partition nor key go to the partitions in turn, a batch at a time, beginning with a different one in each
-task. It needs no lock: the part has no effect until the driver commits it.
+Rows with neither partition nor key are distributed to the partitions in round-robin order, batch by batch; each task starts with
+a different partition. Staging needs no lock, because a part has no effect until the driver commits it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from headstream.spark.sink.log import SinkLog
 from headstream.spark.sink.packing import BadRow, Packed, Packer, Target
 
 _BATCH_BYTES: Final = 4 << 20
-"""Buffered bytes of a partition that make a batch: the size of a reader's chunk."""
+"""Buffered bytes of a partition that make a batch; equal to a reader's chunk size."""
 _GATHERED_BYTES: Final = 64 << 20
-"""Buffered bytes of all partitions above which all are staged: this bounds a task's memory."""
+"""Buffered bytes of all partitions above which all partitions are staged, to bound a task's memory."""
 _MAX_IGGY_VALUES: Final = 100_000
 _MAX_IGGY_PAYLOADS: Final = 10_000_000
 """Limits of header values and payloads in a batch for a topic with limits `iggy`."""
@@ -37,7 +37,7 @@ _MAX_IGGY_PAYLOADS: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class StageTask:
-    """The work of a task; it is serialized to the executor."""
+    """The work of a task; serialized to the executor."""
 
     log: SinkLog
     columns: SinkColumns
@@ -50,7 +50,7 @@ class StageTask:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Result of a task: its staged part and file of bad rows, None if empty, and the limits of its topics by name."""
+    """Result of a task: its staged part and file of bad rows (None if empty), and the limits of its topics by name."""
 
     part: StagedPart | None
     limits: dict[str, str]
@@ -58,14 +58,14 @@ class Staged:
 
 
 class _Topics:
-    """The present topics of a log."""
+    """The current topics of a log."""
 
     def __init__(self, log: SinkLog) -> None:
         self._log = log
         self._known: dict[str, Target] = {}
 
     def find(self, text: str) -> Target:
-        """Return a topic by the text `stream/topic`."""
+        """Return the topic with the name `stream/topic`."""
         known = self._known.get(text)
         if known is None:
             known = self._known[text] = self._log.find(TopicName.parse(text))
@@ -76,7 +76,7 @@ def stage_rows(task: StageTask, batches: Iterable[pa.RecordBatch]) -> Staged:
     """Stage the rows of a task.
 
     Raises:
-        HeadstreamError: a row was rejected, named by its number in the task; nothing remains staged.
+        HeadstreamError: a row was rejected; the message has the row's number in the task. Nothing remains staged.
     """
     stager = _Stager(task)
     try:
@@ -90,7 +90,7 @@ def stage_rows(task: StageTask, batches: Iterable[pa.RecordBatch]) -> Staged:
 
 
 class _Buffered:
-    """Buffered messages of one partition, up to a batch."""
+    """Buffered messages of one partition, until they make a batch."""
 
     __slots__ = ("parts", "size_bytes")
 
@@ -119,7 +119,7 @@ class _Stager:
         for topic, rows in self._by_topic(batch):
             try:
                 if topic is None:
-                    raise InvalidInputError("column topic is null", advice="Set each row's topic")
+                    raise InvalidInputError("the column topic is null", advice="Set each row's topic")
                 target = self._topics.find(topic)
             except HeadstreamError as error:
                 for row in range(rows.num_rows):

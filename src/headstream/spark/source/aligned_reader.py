@@ -1,13 +1,14 @@
-"""Micro-batches whose partitions end at one log time: after each, everything logged before that time is read.
+"""Micro-batches whose partitions all end at the same log time: after a batch, every message logged before that time is read.
 
-So rows whose order depends on the messages logged before them (full loads of Replicate) need not wait for partitions that are
-behind. The query's offsets contain the time with the topics' identities; a rerun of a batch uses the same time:
+So rows that depend on messages logged earlier (full loads of Replicate) need not wait for partitions that lag behind. The query's
+offsets contain the time beside the topics' identities, so a repeated batch uses the same time:
 
     {"cdc/data": {"1": 123, "2": 118}, "identity": {"log": "3b1f...", "cdc/data": "1/4", "read until": "1690000000000000"}}
 
-It is the time of the newest message known before the ends of the partitions were read: messages appended later are not older. If
-the messages exceed a micro-batch's limits, it is the latest time up to which all partitions fit. If the first messages
-share one time and exceed the limits, the batch ends at the limits, and the time is theirs.
+The time is taken from the newest message before the ends of the partitions are read; messages appended later are not older. If
+the
+messages exceed a micro-batch's limits, the time is the latest time up to which all partitions fit. If the first messages have the
+same time and exceed the limits, the batch ends at the limits with the time of these messages.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ from headstream.spark.source.stream_reader import HeadstreamStreamReader
 
 _READ_UNTIL: Final = "read until"
 _FULL: Final = 0.95
-"""The share of a micro-batch's limits at which the search for a better time stops: each try reads every partition."""
+"""The share of a micro-batch's limits at which the search for a later time stops, because each try reads every partition."""
 _OVERFULL: Final = 1.05
-"""The share up to which a micro-batch takes all that there is: a small rest would be merged for the price of a large one."""
+"""The share up to which a micro-batch takes all messages: merging a small remainder costs as much as merging a large batch."""
 _FULL_ENOUGH: Final = 0.75
-"""The share from which on at most _MORE_TRIES more times are tried, since many messages can have one time."""
+"""The share above which at most _MORE_TRIES more times are tried, since many messages can have the same time."""
 _MORE_TRIES: Final = 6
 
 
 def make_aligned_source(
     name: str, schema: str, convert: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ) -> type[DataSource]:
-    """Return a data source, to be registered, whose streams are planned by AlignedStreamReader and converted by their tasks.
+    """Return a data source to register; AlignedStreamReader plans its streams, and its tasks convert the messages.
 
-    A message's columns would otherwise go from a Python worker through Spark's rows to another Python worker, which costs more
-    than reading and decoding them. The class holds the conversion, because options are visible in query plans.
+    Otherwise the columns would be passed from a Python worker through Spark's rows to another Python worker, which costs more
+    than reading and decoding the messages. The conversion function is in the class, because options are visible in query plans.
 
     Args:
-        name: The format's name; it has the options of `headstream`.
+        name: Name of the format, which has the options of `headstream`.
         schema: The converted columns, as Spark's DDL.
-        convert: Runs in each task, on the rows that `headstream` would return.
+        convert: Called in each task with the rows that `headstream` would return.
     """
 
     class Reader(AlignedStreamReader):
@@ -85,7 +86,7 @@ class AlignedStreamReader(HeadstreamStreamReader):
         self._until_us: int | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Record the current ends: the query ends when they are reached."""
+        """Record the current ends of the partitions: the query ends when they are reached."""
         self._target_us = _newest_time(self._refresh())
         super().prepareForTriggerAvailableNow()
 
@@ -135,13 +136,13 @@ def find_end(
     ends_at: Callable[[int], dict[TopicPartition, int]],
     fullness: Callable[[Mapping[TopicPartition, int]], float],
 ) -> tuple[int, dict[TopicPartition, int]]:
-    """Return the latest time found up to which all partitions fit into a micro-batch, and their ends for it.
+    """Return the latest time found up to which all partitions fit into a micro-batch, and the partitions' ends at that time.
 
     Args:
-        low_us: A time before which everything is read.
+        low_us: A time before which every message has been read.
         high_us: The latest allowed time, above `low_us` if there is anything to read.
-        ends_at: A time -> the end of each partition that is read up to it.
-        fullness: Such ends -> their share of the limits: they fit up to 1, those at `high_us` up to 1.05.
+        ends_at: Returns the end of each partition for a time.
+        fullness: Returns the share of the limits that ends use. Ends fit up to a share of 1; at `high_us`, up to 1.05.
     """
     end = ends_at(high_us)
     if fullness(end) <= _OVERFULL:
@@ -164,7 +165,7 @@ def find_end(
 
 
 def planned_until(checkpoint: Path, batch_id: int) -> int | None:
-    """Return the log time up to which a micro-batch reads everything; None if its offsets do not contain it."""
+    """Return the log time up to which a micro-batch reads everything; None if its offsets contain no time."""
     try:
         lines = (checkpoint / "offsets" / str(batch_id)).read_text(encoding="utf-8").splitlines()
         value = json.loads(lines[-1])["identity"][_READ_UNTIL]

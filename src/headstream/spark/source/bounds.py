@@ -1,10 +1,10 @@
-"""Bounds: where a read begins and ends, as words, offsets or times: parsed and resolved to offsets.
+"""Parses the bounds of a read (words, offsets or times) and resolves them to offsets.
 
 startingOffsets               earliest | latest | {"shop/orders": {"1": 23, "2": -2}}       -2 earliest, -1 latest
-startingTimestamp             1690000000000: the first message of that time or later, everywhere; milliseconds since 1970 UTC
+startingTimestamp             1690000000000: the first message at or after this time everywhere; milliseconds since 1970 UTC
 startingOffsetsByTimestamp    {"shop/orders": {"1": 1690000000000, "2": 1690000000000}}
-startingOffsetsByTimestampStrategy    error | latest: the behaviour of these two in a partition without such a message
-endingOffsets, endingTimestamp, endingOffsetsByTimestamp    the same; the read ends before the message found, and at the
+startingOffsetsByTimestampStrategy    error | latest: for a partition without a message at or after the time
+endingOffsets, endingTimestamp, endingOffsetsByTimestamp    likewise; the read ends before the message found, or at the
                               partition's end if there is none
 """
 
@@ -21,26 +21,26 @@ from headstream.spark.source.subscription import Subscription
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""Codes of the first offset, and of one past the last, in offsets by partition."""
+"""Codes of the first offset and of the end, in offsets by partition."""
 
 _STRATEGY: Final = "startingOffsetsByTimestampStrategy"
 _STARTING: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 ENDING_OPTIONS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-"""The options that set where a read ends."""
+"""The options that set the end of a read."""
 BOUND_OPTIONS: Final = (*_STARTING, _STRATEGY, *ENDING_OPTIONS)
 """All options of this file."""
 _MAX_MS: Final = (1 << 63) // 1000 - 1
-"""The latest time whose microseconds fit 63 bits."""
+"""The latest time, milliseconds, whose microseconds fit 63 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The first message of a time or later, in each partition.
+    """The first message at or after a time, in each partition.
 
     Args:
-        everywhere_us: The time for every partition, microseconds since 1970 UTC; None if they differ.
-        by_partition_us: The time for each partition, if they differ.
-        or_latest: Whether a partition without such a message begins at its end; otherwise it is an error.
+        everywhere_us: The time for every partition, microseconds since 1970 UTC; None if the times differ.
+        by_partition_us: The time for each partition, if the times differ.
+        or_latest: Whether a partition without such a message begins at its end; otherwise an error is raised.
     """
 
     everywhere_us: int | None
@@ -50,10 +50,10 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where a read begins or ends.
+    """The start or end of a read.
 
     Args:
-        at: A word, an offset for each partition (-2 the earliest, -1 the latest), or times.
+        at: `earliest` or `latest`, an offset for each partition (-2 earliest, -1 latest), or times.
     """
 
     option: str
@@ -61,11 +61,11 @@ class Bound:
 
 
 def parse_starting(given: Mapping[str, str], subscription: Subscription) -> Bound:
-    """Return where a read begins; `earliest` by default. Names of options are in lower case."""
+    """Return the start of a read; `earliest` by default. Option names are in lower case."""
     option = _one_of(given, _STARTING)
     strategy = given.get(_STRATEGY.lower(), "error").strip().lower()
     if strategy not in ("error", "latest"):
-        raise InvalidOptionError(f"{_STRATEGY}={strategy} is not a strategy", advice="Use error or latest")
+        raise InvalidOptionError(f"{_STRATEGY}={strategy} is not a valid strategy", advice="Use error or latest")
     if option == "startingOffsets":
         if _STRATEGY.lower() in given:
             raise InvalidOptionError(
@@ -76,7 +76,7 @@ def parse_starting(given: Mapping[str, str], subscription: Subscription) -> Boun
 
 
 def parse_ending(given: Mapping[str, str], subscription: Subscription) -> Bound:
-    """Return where a batch read ends; `latest` by default. Arguments and errors are as for parse_starting()."""
+    """Return the end of a batch read; `latest` by default. Arguments and errors are as for parse_starting()."""
     option = _one_of(given, ENDING_OPTIONS)
     if option != "endingOffsets":
         return _parse_times(option, given[option.lower()], subscription, or_latest=True)
@@ -100,7 +100,7 @@ def _parse_offsets(option: str, text: str, subscription: Subscription) -> Bound:
     word = text.strip().lower()
     if word == "earliest" or word == "latest":
         return Bound(option, "earliest" if word == "earliest" else "latest")
-    advice = 'Use earliest, latest or offsets by partition, as {"shop/orders": {"1": 23, "2": -2}}'
+    advice = 'Use earliest, latest or offsets by partition, for example {"shop/orders": {"1": 23, "2": -2}}'
     offsets = _parse_partitions(option, text, subscription, advice)
     for partition, offset in offsets.items():
         if offset < EARLIEST:
@@ -113,10 +113,10 @@ def _parse_times(option: str, text: str, subscription: Subscription, *, or_lates
         time_ms = int(text) if text.strip().isdecimal() else -1
         if not 0 <= time_ms <= _MAX_MS:
             raise InvalidOptionError(
-                f"{option}={text} is not a time", advice="Write milliseconds since 1970 UTC, as 1690000000000"
+                f"{option}={text} is not a time", advice="Write milliseconds since 1970 UTC, for example 1690000000000"
             )
         return Bound(option, Times(time_ms * 1000, {}, or_latest))
-    advice = 'Write milliseconds since 1970 UTC by partition, as {"shop/orders": {"1": 1690000000000}}'
+    advice = 'Write milliseconds since 1970 UTC by partition, for example {"shop/orders": {"1": 1690000000000}}'
     times = _parse_partitions(option, text, subscription, advice)
     for partition, time_ms in times.items():
         if not 0 <= time_ms <= _MAX_MS:
@@ -143,7 +143,7 @@ def resolve(
     """Return the offset of a bound in each partition.
 
     Args:
-        find: Returns the first offset of a partition of a time (microseconds) or later, or its end.
+        find: Returns the first offset of a partition at or after a time (microseconds), or the partition's end.
 
     Raises:
         InvalidOptionError: the option omits a partition, names a missing partition, or has a time without a later message.

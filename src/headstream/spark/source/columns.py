@@ -1,4 +1,4 @@
-"""The source's columns, in Arrow: their fields, and their arrays from the kernels' buffers over stored messages."""
+"""The source's columns in Arrow: their fields, and arrays of the buffers that the kernels decode from stored messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headstream.spark.source.offsets import TopicPartition
 from headstream.spark.source.options import RowShape
 
 _ID_BYTES: Final = 36
-"""A UUID as text."""
+"""Length of a UUID as a string."""
 _STATE_NAMES: Final = [state_name(code) for code in range(256)]
 _FIELDS: Final = {
     field.name: field
@@ -87,7 +87,7 @@ class Assembler:
         }
         self._makers = {name: makers[name] for name in shape.columns}
         self.misfits: dict[str, int] = {}
-        """Header column -> the first of the messages assembled last whose header does not fit, so that it is null."""
+        """Header column -> position of the first message in the last batch whose header does not fit, so its column is null."""
 
     def assemble(self, stored: memoryview) -> tuple[pa.RecordBatch, Columns]:
         """Return the rows of complete stored messages, back to back, and the decoded columns."""

@@ -1,6 +1,6 @@
-"""DirectoryView: the driver's view of an embedded log.
+"""DirectoryView: the driver's view of a log in a directory.
 
-It takes no lock and writes nothing, and sees all commits of the log's writer, in any process.
+The view takes no lock, writes nothing, and sees all commits of the log's writer in any process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headstream.spark.source.reader import DirectoryLog
 from headstream.spark.source.subscription import Subscription
 
 _MAX_OPEN: Final = 128
-"""Partitions whose files stay open between refreshes; files of others are reopened."""
+"""Maximum number of partitions whose files stay open between refreshes."""
 
 
 class DirectoryView(LogView):
@@ -66,9 +66,9 @@ class DirectoryView(LogView):
                 return 0
 
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
-        """Return the end of the last send within a number of bytes; the first send's end if it is larger.
+        """Return the end of the last send that fits into a number of bytes, or the end of the first send if none fits.
 
-        With a damaged index it is the partition's end.
+        If the index is damaged, return the partition's end.
         """
         with self._follow(partition) as follower:
             try:
@@ -77,13 +77,13 @@ class DirectoryView(LogView):
                 return follower.end_offset
 
     def refresh(self) -> None:
-        """Refresh after appends, creations and deletions; raises as the constructor does."""
+        """Refresh after appends, creations and deletions; raises the constructor's errors."""
         marker = read_marker(self._directory, OsFiles())
         if marker is None:
             raise NotALogError(
-                "there is no log here",
+                "the directory contains no log",
                 where=self._directory,
-                advice="Check the URL, or create the topic first; a log is created at its first write",
+                advice="Check the URL, or create a topic, which also creates the log",
             )
         if marker.identity != self.identity:
             self.close()
@@ -128,7 +128,7 @@ class DirectoryView(LogView):
 
     @contextmanager
     def _follow(self, partition: TopicPartition, *, refreshed: bool = False) -> Iterator[PartitionFollower]:
-        """Lend the follower of a partition; it stays open for the next time up to a limit."""
+        """Lend the follower of a partition; up to _MAX_OPEN followers stay open for reuse."""
         directory = self.incarnation(partition)
         follower = self._followers.get(directory)
         try:
@@ -148,7 +148,7 @@ class DirectoryView(LogView):
                 follower.close()
 
     def close(self) -> None:
-        """Close all files; the next refresh opens them again."""
+        """Close all files; the next refresh reopens them."""
         for follower in self._followers.values():
             follower.close()
         self._followers.clear()

@@ -1,4 +1,4 @@
-"""Header columns with declared types: `headerColumns = "attempt INT, source STRING"`, parsed.
+"""Parses header columns with declared types: `headerColumns = "attempt INT, source STRING"`.
 
     BOOLEAN                          bool
     TINYINT SMALLINT INT BIGINT      every int and uint kind, in the type's range
@@ -6,10 +6,10 @@
     FLOAT                            float32; a whole number of at most 24 bits
     DOUBLE                           float64, float32; a whole number of at most 53 bits
     STRING                           string, char
-    BINARY                           raw; an unknown kind, as its bytes
+    BINARY                           raw; the bytes of an unknown kind
 
-A missing header, or one of kind null, is null; of a repeated one the last counts. Other values that do not fit their type are
-null or an error, by headerMismatch.
+The column is null if the header is missing or of kind null. Of a repeated header the last value is used. If a value does not fit
+the column's type, headerMismatch determines whether the column is null or an error is raised.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def parse_header_columns(text: str) -> tuple[WantedHeader, ...]:
     """Return the columns that the option headerColumns declares.
 
     Raises:
-        InvalidOptionError: it cannot be read, has an unsupported type, or a duplicate name (ignoring case).
+        InvalidOptionError: the option cannot be parsed, or has an unsupported type or a duplicate name (ignoring case).
     """
     wanted: list[WantedHeader] = []
     at = 0

@@ -1,13 +1,13 @@
-"""Header columns: the shapes of a message's headers in a row.
+"""The shapes of a message's headers in a row.
 
 variant   headers VARIANT                                 headers:attempt::int; the last value of a repeated key
-array     headers ARRAY<STRUCT<key STRING, kind STRING, value BINARY>>    all, in order, each value's bytes as stored
+array     headers ARRAY<STRUCT<key STRING, kind STRING, value BINARY>>    all headers, in order; values as stored bytes
 map       headers MAP<STRING, VARIANT>                    headers['attempt']::int; the last value of a repeated key
 binary    headers BINARY                                  the header block as stored: for copying
-none      no column: headers are not decoded
+none      no column; headers are not decoded
 
-Each except the last adds headers_repeated BOOLEAN: whether some key occurs more than once. `array` and `binary` are
-lossless; a VARIANT widens small ints and hides all but the last value of a key.
+Every shape except `none` adds headers_repeated BOOLEAN: whether a key occurs more than once. `array` and `binary` are lossless.
+VARIANT widens small integers, and keeps only the last value of a key.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _ARRAY: Final = pa.list_(pa.field("element", _HEADER, nullable=False))
 _MAP: Final = pa.map_(pa.string(), pa.field("value", _VARIANT, nullable=False))
 
 HEADERS_REPEATED: Final = pa.field("headers_repeated", pa.bool_())
-"""Whether some key occurs more than once."""
+"""Whether a key occurs more than once."""
 HEADER_FIELDS: Final[dict[HeaderShape, pa.Field]] = {
     "variant": pa.field("headers", _VARIANT),
     "array": pa.field("headers", _ARRAY),
     "map": pa.field("headers", _MAP),
     "binary": pa.field("headers", pa.binary()),
 }
-"""The field of each shape with a column."""
+"""The field of each shape that has a column."""
 _TYPES: Final[dict[HeaderType, pa.DataType]] = {
     "bool": pa.bool_(), "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(),
     "float32": pa.float32(), "float64": pa.float64(), "string": pa.string(), "binary": pa.binary(),
@@ -56,12 +56,12 @@ _TYPES: Final[dict[HeaderType, pa.DataType]] = {
 
 @functools.cache
 def _kind_names() -> pa.Array:
-    """Return the names of kinds by code. pyarrow imports pandas for it, which the process that plans a stream does not need."""
+    """Return the names of kinds by code. Called only when needed: PyArrow imports pandas for this array."""
     return pa.array([KIND_NAMES.get(kind, f"unknown({kind})") for kind in range(256)], pa.string())
 
 
 def header_array(columns: Columns, shape: HeaderShape) -> pa.Array:
-    """Return the headers that decode_columns() has made, as `variant` or `binary`."""
+    """Return the headers decoded by decode_columns(), as `variant` or `binary`."""
     headers = _varied(pa.binary(), columns.count, columns.headers_offsets, columns.headers_data)
     if shape == "binary":
         return headers
@@ -70,7 +70,7 @@ def header_array(columns: Columns, shape: HeaderShape) -> pa.Array:
 
 
 def list_array(lists: HeaderLists, shape: HeaderShape) -> pa.Array:
-    """Return the headers that decode_header_lists() has made, as `array` or `map`."""
+    """Return the headers decoded by decode_header_lists(), as `array` or `map`."""
     count = len(lists.kinds)
     keys = _varied(pa.string(), count, lists.key_offsets, lists.key_data)
     values = _varied(pa.binary(), count, lists.value_offsets, lists.value_data)
@@ -91,12 +91,12 @@ def repeated_array(repeated: bytearray | None) -> pa.Array:
 
 
 def column_field(column: WantedHeader) -> pa.Field:
-    """Return the field of a header that has a column."""
+    """Return the field of a header column."""
     return pa.field(column.name, pa.decimal128(column.digits, 0) if column.type == "decimal" else _TYPES[column.type])
 
 
 def column_array(column: WantedHeader, made: HeaderColumn, count: int) -> pa.Array:
-    """Return the array of a header's own column."""
+    """Return the array of a header column."""
     kind = column_field(column).type
     validity = None if made.validity is None else pa.py_buffer(made.validity)
     if made.offsets is not None:

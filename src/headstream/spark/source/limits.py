@@ -1,8 +1,8 @@
-"""Limits of a micro-batch: its maximum, and the minimum it waits for; pure, callbacks return the sizes.
+"""Limits of a micro-batch: its maximum size and the minimum that it waits for. No I/O: callbacks return the sizes.
 
-maxOffsetsPerTrigger   offsets, over all partitions, each in proportion to its pending offsets
-maxBytesPerTrigger     stored bytes, likewise; cut at the end of a send, so that a batch can exceed it by one send
-minOffsetsPerTrigger   minimum of pending offsets, until maxTriggerDelay has passed since the last batch
+maxOffsetsPerTrigger   offsets of all partitions, distributed in proportion to their pending offsets
+maxBytesPerTrigger     stored bytes, likewise; a batch ends at the end of a send and can exceed the limit by one send
+minOffsetsPerTrigger   minimum number of pending offsets, until maxTriggerDelay has passed since the last batch
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class BatchLimits:
     """Limits of a micro-batch's size.
 
     Args:
-        max_delay_us: The longest wait for min_offsets, microseconds.
+        max_delay_us: Maximum wait for min_offsets, microseconds.
     """
 
     max_offsets: int | None = None
@@ -40,12 +40,12 @@ class Sizes(Protocol):
         ...
 
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
-        """Return the end of the last send within a number of bytes; the first send's end if it is larger."""
+        """Return the end of the last send that fits into a number of bytes, or the end of the first send if none fits."""
         ...
 
 
 def count_pending(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the pending offsets of each partition that has some, in order; a partition missing in `start` begins at 0."""
+    """Return the number of pending offsets of each partition that has any, in order; missing partitions start at 0."""
     counts = {partition: latest[partition] - start.get(partition, 0) for partition in sorted(latest)}
     return {partition: count for partition, count in counts.items() if count > 0}
 
@@ -55,7 +55,7 @@ def is_held_back(waiting: int, limits: BatchLimits, since_us: int | None, now_us
 
     Args:
         since_us: Time at which the last batch was admitted; None before the first batch, which does not wait.
-        now_us: The time now, by the same clock.
+        now_us: Current time of the same clock.
     """
     if limits.min_offsets is None or waiting >= limits.min_offsets or since_us is None:
         return False
@@ -67,12 +67,12 @@ def admit(
 ) -> dict[TopicPartition, int]:
     """Return the end of a micro-batch of at most `limit` offsets, each partition in proportion to its pending offsets.
 
-    Every partition with pending offsets advances: each gets at least one if the limit allows; with a limit below their number,
-    the partitions take turns.
+    Every partition with pending offsets gets at least one offset if the limit allows. If the limit is smaller than the number of
+    partitions, different partitions get an offset in each batch.
 
     Args:
         start: Where each partition begins; a missing partition begins at 0.
-        latest: Where each partition ends now. A range that ends before its start (its log has lost messages) is reversed.
+        latest: Current end of each partition. A range that ends before its start, because the log has lost messages, is reversed.
         limit: Offsets, 1 or more; None is unlimited.
     """
     end = dict(latest)
@@ -101,8 +101,8 @@ def admit_bytes(
 ) -> dict[TopicPartition, int]:
     """Return the end of a micro-batch of about `limit` bytes, each partition in proportion to its pending offsets.
 
-    A batch ends with a complete send. Of the partitions whose share is too small for their first send, the next in turn
-    nevertheless takes it, as do further partitions within the limit; the turn changes with every batch, in a fair order.
+    A batch ends with a complete send. A partition whose share is too small for its first send can take the send if it is first in
+    a rotating order, or if the limit still allows. The order rotates with every batch.
 
     Args:
         start: Where each partition begins; a missing partition begins at 0.

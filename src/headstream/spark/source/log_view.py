@@ -1,7 +1,7 @@
-"""LogView: the driver's view of a log: its partitions, and their present offsets.
+"""LogView: the driver's view of a log, with its partitions and their current offsets.
 
-directory_view.py    of a log in a directory: it takes no lock, and sees all commits of the log's writer
-server_view.py       of a log behind a server
+directory_view.py    view of a log in a directory: takes no lock and sees all commits of the log's writer
+server_view.py       view of a log behind a server
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class SeenTopic(NamedTuple):
     """A topic at a refresh.
 
     Args:
-        identity: Identifies it among topics of its name, across purges and deletions.
-        generations: The same for each of its partitions.
+        identity: Identifies the topic among topics with the same name, across purges and deletions.
+        generations: Likewise for each partition.
     """
 
     name: str
@@ -41,7 +41,7 @@ class LogView(ABC):
 
     @property
     def offsets(self) -> SourceOffsets:
-        """Where each partition ends, at the last refresh."""
+        """The end of each partition at the last refresh."""
         topics = {topic.name: topic.identity for topic in self.topics.values()}
         for partition in self.available:
             generations = self.topics[partition.topic].generations
@@ -75,11 +75,11 @@ class LogView(ABC):
 
     @abstractmethod
     def find_time(self, partition: TopicPartition, timestamp_us: int) -> int:
-        """Return the first offset of a partition at this time or later; its end if there is no such offset."""
+        """Return the first offset of a partition at or after this time, or the partition's end."""
 
     @abstractmethod
     def last_time(self, partition: TopicPartition) -> int | None:
-        """Return when a partition's newest message was appended, microseconds since 1970 UTC; None if there are no messages."""
+        """Return the append time of a partition's newest message, microseconds since 1970 UTC; None if the partition is empty."""
 
     @abstractmethod
     def size_between(self, partition: TopicPartition, from_offset: int, until_offset: int) -> int:
@@ -87,9 +87,9 @@ class LogView(ABC):
 
     @abstractmethod
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
-        """Return the end of the last send within a number of bytes; the first send's end if it is larger.
+        """Return the end of the last send that fits into a number of bytes, or the end of the first send if none fits.
 
-        With a damaged index it is the partition's end.
+        If the index is damaged, return the partition's end.
         """
 
     @abstractmethod

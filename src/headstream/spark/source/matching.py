@@ -1,4 +1,4 @@
-"""Matching: messages of a range that match a filter, and how far the range is examined, as executors read them."""
+"""Matching: messages of a range that match a filter, and the end of the examined part; read on executors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _MOST = 1 << 62
 
 
 class Matching(NamedTuple):
-    """Messages of a range that match a filter; all of them without a filter.
+    """Messages of a range that match a filter; all messages without a filter.
 
     Args:
-        next_offset: The offset up to which the range is examined; None: that after the last of these messages.
-        failed_count: The number of examined messages that the filter could not be applied to.
+        next_offset: The offset up to which the range has been examined; None: the offset after the last of these messages.
+        failed_count: Number of examined messages to which the filter could not be applied.
     """
 
     stored: memoryview
@@ -32,7 +32,7 @@ def match_chunks(chunks: Iterable[memoryview], where: Filter | None) -> Iterator
         where: The filter; None: all match.
 
     Raises:
-        HeaderError: the filter cannot be applied to a message, and this is an error. The messages before it have been yielded.
+        HeaderError: the filter cannot be applied to a message, and its policy is to raise. Earlier messages have been yielded.
     """
     for chunk in chunks:
         if where is None:

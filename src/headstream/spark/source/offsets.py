@@ -1,7 +1,7 @@
-"""Offsets: partitions, ranges, and how far each partition has been read; the vocabulary of planning.
+"""Partitions, ranges and read positions, the terms of planning.
 
-A streaming query's checkpoint stores offsets as JSON that a person can read and edit; `identity` shows whether a log or a
-topic of that name was deleted and recreated, so that its old offsets are invalid:
+A streaming query's checkpoint stores offsets as JSON that a person can read and edit. `identity` reveals a log or topic that was
+deleted and recreated with the same name, for which the old offsets are invalid:
 
     {"shop/orders": {"1": 123, "2": 118},                          the next offsets to read
      "identity": {"log": "3b1f...", "shop/orders": "1/4"}}
@@ -29,7 +29,7 @@ class TopicPartition(NamedTuple):
 
 
 class Available(NamedTuple):
-    """Offsets of a partition, from the first to before the end."""
+    """The offsets of a partition, half-open."""
 
     first_offset: int
     end_offset: int
@@ -37,7 +37,7 @@ class Available(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Messages of one partition, half-open; some of its offsets can have no message."""
+    """A half-open range of offsets in one partition. An offset in the range may have no message."""
 
     topic: str
     partition: int
@@ -46,7 +46,7 @@ class OffsetRange:
 
     @property
     def count(self) -> int:
-        """Number of its offsets."""
+        """Number of offsets in the range."""
         return self.until_offset - self.from_offset
 
     @property
@@ -59,7 +59,7 @@ class OffsetRange:
 
 
 def read_positions(value: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Return the number for each partition in JSON's values: topic -> partition, as text -> number; else ValueError."""
+    """Return each partition's number in {topic: {partition as a string: number}}; ValueError for another form."""
     positions = {}
     for topic, partitions in value.items():
         if not isinstance(partitions, Mapping):
@@ -73,14 +73,14 @@ def read_positions(value: Mapping[str, Any]) -> dict[TopicPartition, int]:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsets:
-    """How far each partition has been read: the next offsets, and each topic's identity among topics of its name."""
+    """The next offset to read in each partition, and the identity of each topic among topics with the same name."""
 
     positions: Mapping[TopicPartition, int]
     log: str
     topics: Mapping[str, str]
 
     def encode(self) -> dict[str, Any]:
-        """Return it as JSON's values; equal offsets give equal text, member by member."""
+        """Return the offsets as JSON values; equal offsets have equal JSON, including the order of members."""
         value: dict[str, Any] = {}
         for partition in sorted(self.positions):
             value.setdefault(partition.topic, {})[str(partition.number)] = self.positions[partition]
@@ -97,12 +97,12 @@ class SourceOffsets:
         except (KeyError, ValueError, TypeError, AttributeError):
             raise InvalidOptionError(
                 f"the checkpoint's offsets cannot be read: {value}",
-                advice='They look like {"shop/orders": {"1": 123}, "identity": {"log": "...", "shop/orders": "1/1"}}',
+                advice='Offsets must look like {"shop/orders": {"1": 123}, "identity": {"log": "...", "shop/orders": "1/1"}}',
             ) from None
         return cls(positions, log, {topic: str(number) for topic, number in identity.items()})
 
     def check_same_log(self, now: SourceOffsets) -> None:
-        """Raise LogError if the log, or a topic, was deleted and recreated since these offsets."""
+        """Raise LogError if the log or a topic was deleted and recreated after these offsets were stored."""
         changed = [topic for topic, number in self.topics.items() if now.topics.get(topic, number) != number]
         if self.log == now.log and not changed:
             return
@@ -112,7 +112,7 @@ class SourceOffsets:
             topic = changed[0]
             what, where = f"topic {topic}", f"its number is {now.topics[topic]}, was {self.topics[topic]}"
         raise LogError(
-            f"{what} was deleted and recreated since this query last read it; its offsets now count other messages",
+            f"{what} was deleted and recreated after this query last read it; the offsets now refer to other messages",
             where=where,
             advice="Start the query with a new checkpointLocation; it then reads from startingOffsets",
         )

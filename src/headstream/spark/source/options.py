@@ -1,13 +1,13 @@
 """The options of `format("headstream")`: names, meanings, and contradictions.
 
-url                    file:///var/lib/shop, headstream://user:password@host: see log_urls.py; load(url) sets it too
-subscribe              shop/orders,shop/returns; or subscribePattern, or assign: see subscription.py
-startingOffsets        earliest (default) | latest | by partition; or a time: see bounds.py
-endingOffsets          latest (default) | by partition; or a time                  batch only
+url                    file:///var/lib/shop, headstream://user:password@host: see log_urls.py; also set by load(url)
+subscribe              shop/orders,shop/returns; alternatively subscribePattern or assign: see subscription.py
+startingOffsets        earliest (default) | latest | per partition; or a time: see bounds.py
+endingOffsets          latest (default) | per partition; or a time                 batch only
 headers                variant (default) | array | map | binary | none
 headerColumns          attempt INT, source STRING: see header_columns.py
 headerMismatch         null (default) | fail: for a header that does not fit its declared type
-columns                which of the columns are decoded; all by default
+columns                the columns to decode; all by default
 states                 available (default) | available,poisoned | all
 where                  a filter: attempt >= 3 AND source = 'web'
 onFilterError          skip (default) | deliver | fail: for a message that the filter cannot be applied to
@@ -15,9 +15,9 @@ maxOffsetsPerTrigger   and maxBytesPerTrigger, minOffsetsPerTrigger, maxTriggerD
 minPartitions          minimum number of tasks
 failOnDataLoss         true (default) | false
 
-Names and meanings are as in Spark's Kafka source where it has them, with one exception: streams, too, begin at the earliest
-message by default. Kafka's source begins at the latest, which silently skips messages sent before the query's first run;
-here that has to be requested.
+Options that Spark's Kafka source has too have the same names and meanings, with one exception: streams also begin at the earliest
+message by default. The Kafka source begins at the latest message, which silently skips messages sent before the query's first
+run; here, this must be requested.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ OPTION_NAMES: Final = (
 )
 """Every option of a read."""
 _FILTER_POLICIES: Final = {"skip": "skip", "deliver": "deliver", "fail": "raise"}
-"""The values of onFilterError, and their names elsewhere."""
+"""The values of onFilterError, and the corresponding filter policies."""
 _MAX_TASKS: Final = 100_000
-"""More tasks than this are a typing error, and cost more than the read."""
+"""Maximum of minPartitions; a higher number is probably a typing error."""
 _MAX_INT64: Final = (1 << 63) - 1
 
 
@@ -78,9 +78,9 @@ class RowShape:
     """The columns of a row.
 
     Args:
-        columns: Which of COLUMN_NAMES, in this order.
-        header_columns: Headers that have a column, after the other columns.
-        fail_on_mismatch: Whether a header that does not fit its column is an error; otherwise it is null.
+        columns: The selected COLUMN_NAMES, in this order.
+        header_columns: Headers with a column, placed after the other columns.
+        fail_on_mismatch: Whether a header that does not fit its column is an error; otherwise the column is null.
     """
 
     columns: tuple[str, ...]
@@ -95,7 +95,7 @@ class SourceOptions:
 
     Args:
         states: Codes of the states to read, or None for all.
-        given: The names of the options that were given, lower-case.
+        given: The names of the options that were set, in lower case.
     """
 
     log: LogLocation
@@ -114,27 +114,27 @@ class SourceOptions:
         """Reject options that only streams support."""
         for option in _LIMIT_NAMES:
             if option.lower() in self.given:
-                raise InvalidOptionError(f"{option} is only for streams", advice="Limit a batch read by endingOffsets")
+                raise InvalidOptionError(f"{option} is supported only in streams", advice="Limit a batch read with endingOffsets")
         if self.starting.at == "latest":
             raise InvalidOptionError(
                 "startingOffsets=latest leaves nothing to read in a batch query", advice="Use earliest, or offsets by partition"
             )
 
     def check_stream(self, *, has_limits: bool = True) -> None:
-        """Reject options that only batch reads support, or only newer versions of Spark (limits of a micro-batch)."""
+        """Reject options that only batch reads or only newer Spark versions support (limits of a micro-batch)."""
         for option in _LIMIT_NAMES:
             if option.lower() in self.given and not has_limits:
                 raise InvalidOptionError(
-                    f"{option} needs Spark 4.2: earlier versions do not limit the micro-batches of a Python source",
-                    advice="Omit it: each micro-batch then reads up to the end of the log",
+                    f"{option} requires Spark 4.2: earlier versions do not limit the micro-batches of a Python source",
+                    advice="Omit the option: each micro-batch then reads up to the end of the log",
                 )
         for option in ENDING_OPTIONS:
             if option.lower() in self.given:
-                raise InvalidOptionError(f"{option} is for batch reads", advice="A stream ends with trigger(availableNow=True)")
+                raise InvalidOptionError(f"{option} is for batch reads", advice="Use trigger(availableNow=True) in a stream")
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Return the validated options of a read; case does not matter in names."""
+    """Return the validated options of a read; option names are case-insensitive."""
     given = {name.lower(): value for name, value in options.items()}
     check_no_table(given)
     known = {name.lower(): name for name in OPTION_NAMES}
@@ -161,13 +161,13 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def check_no_table(given: Mapping[str, str]) -> None:
-    """Reject options of a catalog table, which include its provider: Spark creates it, but Delta's catalog cannot read it."""
+    """Reject the options of a catalog table: Spark creates such a table, but Delta's catalog cannot read it."""
     if "provider" in given:
         raise table_error("CREATE TABLE ... USING headstream", given.get("url", ""))
 
 
 def parse_shape(given: Mapping[str, str]) -> RowShape:
-    """Return the columns of a row; names of options are in lower case."""
+    """Return the columns of a row; option names are in lower case."""
     headers = _headers(given.get("headers", "variant"))
     columns = _columns(given.get("columns"), headers, may_be_none="headercolumns" in given)
     mismatch = given.get("headermismatch", "null").strip().lower()
@@ -176,7 +176,7 @@ def parse_shape(given: Mapping[str, str]) -> RowShape:
             raise InvalidOptionError("headerMismatch requires headerColumns, which is missing")
         return RowShape(columns, headers)
     if mismatch not in ("null", "fail"):
-        raise InvalidOptionError(f"headerMismatch={mismatch} is invalid", advice="Use null or fail")
+        raise InvalidOptionError(f"headerMismatch must be null or fail, not {mismatch}")
     header_columns = parse_header_columns(given["headercolumns"])
     for column in header_columns:
         if column.name.lower() in columns:
@@ -191,7 +191,7 @@ def _headers(text: str) -> HeaderShape:
     shapes: dict[str, HeaderShape] = {shape: shape for shape in get_args(HeaderShape)}
     shape = shapes.get(text.strip().lower())
     if shape is None:
-        raise InvalidOptionError(f"headers={text} is not a shape of headers", advice=f"Use {', '.join(shapes)}")
+        raise InvalidOptionError(f"headers must be one of {', '.join(shapes)}, not {text}")
     return shape
 
 
@@ -205,9 +205,9 @@ def _columns(text: str | None, headers: HeaderShape, *, may_be_none: bool) -> tu
             what = "headers=none leaves out" if name in COLUMN_NAMES else "the source does not have"
             raise InvalidOptionError(f"columns names {name!r}, which {what}", advice=f"Use one of {', '.join(there)}")
     if len(set(names)) < len(names):
-        raise InvalidOptionError(f"columns={text} names a column twice", advice=f"Use one of {', '.join(there)}")
+        raise InvalidOptionError(f"columns={text} must not repeat a column", advice=f"Use one of {', '.join(there)}")
     if not names and not may_be_none:
-        raise InvalidOptionError(f"columns={text} names no column", advice=f"Use one of {', '.join(there)}, and headerColumns")
+        raise InvalidOptionError(f"columns={text} must name a column", advice=f"Use one of {', '.join(there)}, and headerColumns")
     return names
 
 
@@ -217,7 +217,7 @@ def parse_states(text: str) -> frozenset[int] | None:
     if [name.lower() for name in names] == ["all"]:
         return None
     if not names:
-        raise InvalidOptionError("states names no state", advice="Use all, or " + ", ".join(s.name.lower() for s in MessageState))
+        raise InvalidOptionError("states must not be empty", advice="Use all, " + ", ".join(s.name.lower() for s in MessageState))
     try:
         return frozenset(parse_state(name) for name in names)
     except InvalidInputError as error:
@@ -227,7 +227,7 @@ def parse_states(text: str) -> frozenset[int] | None:
 def _filter(given: Mapping[str, str], states: frozenset[int] | None) -> Filter | None:
     policy = given.get("onfiltererror", "skip").strip().lower()
     if policy not in _FILTER_POLICIES:
-        raise InvalidOptionError(f"onFilterError={policy} is invalid", advice=f"Use {', '.join(_FILTER_POLICIES)}")
+        raise InvalidOptionError(f"onFilterError must be one of {', '.join(_FILTER_POLICIES)}, not {policy}")
     if "where" not in given:
         if "onfiltererror" in given:
             raise InvalidOptionError("onFilterError requires where, which is missing")
@@ -244,8 +244,8 @@ def _limits(given: Mapping[str, str]) -> BatchLimits:
         raise InvalidOptionError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}")
     if least is None and "maxtriggerdelay" in given:
         raise InvalidOptionError("maxTriggerDelay requires minOffsetsPerTrigger, which is missing")
-    size = _measure(given, "maxBytesPerTrigger", parse_size_bytes, "a number of bytes, as 500m or 2g")
-    delay = _measure(given, "maxTriggerDelay", _milliseconds_or_duration, "a duration, as 90s or 15m")
+    size = _measure(given, "maxBytesPerTrigger", parse_size_bytes, "a number of bytes such as 500m or 2g")
+    delay = _measure(given, "maxTriggerDelay", _milliseconds_or_duration, "a duration such as 90s or 15m")
     return BatchLimits(most, size, least, DEFAULT_DELAY_US if delay is None else delay)
 
 
@@ -279,5 +279,5 @@ def _number(given: Mapping[str, str], option: str, maximum: int) -> int | None:
 def _truth(text: str, option: str) -> bool:
     word = text.strip().lower()
     if word not in ("true", "false"):
-        raise InvalidOptionError(f"{option}={text} is neither true nor false")
+        raise InvalidOptionError(f"{option} must be true or false, not {text}")
     return word == "true"

@@ -1,4 +1,4 @@
-"""Planning: a read's input partitions for Spark, and the rows of one."""
+"""Plans the input partitions of a read, and reads the rows of an input partition."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_view(options: SourceOptions) -> LogView:
     """Return the driver's view of the log to read.
 
     Raises:
-        NotALogError: there is no log at that location.
+        NotALogError: there is no log at the location.
         NotFoundError: a named topic or partition does not exist.
         HeadstreamError: the log cannot be read, or its server is unreachable.
     """
@@ -44,7 +44,7 @@ def plan_partitions(
     """Return the input partitions between two offsets.
 
     Raises:
-        OffsetOutOfRangeError: some of it is missing, and failOnDataLoss makes that an error.
+        OffsetOutOfRangeError: messages between the offsets are missing, and failOnDataLoss is true.
     """
     fails, is_read = options.fail_on_data_loss, options.subscription.has
     ranges = plan_ranges(start, end, view.available, fail_on_data_loss=fails, is_read=is_read, on_loss=_warn_of_loss)
@@ -68,7 +68,7 @@ def _warn_of_loss(wanted: OffsetRange, count: int, there: str) -> None:
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a partition of plan_partitions(); empty for an empty partition."""
+    """Return the rows of an input partition from plan_partitions(); empty for an empty partition."""
     freeze_objects()
     task = partition.value
     return iter(()) if task is None else read_task(task)

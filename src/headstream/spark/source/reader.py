@@ -2,8 +2,8 @@
 
     Follower -> chunks of about 4 MiB -> slices of 10,000 messages -> Assembler (columns.py) -> RecordBatch
 
-A follower is DirectoryFollower for a log in a directory, which applies a filter here, and ServerFollower (server_reader.py) for
-one behind a server, which applies it there. This imports the codec and the segments, and no part of the log's writer.
+DirectoryFollower reads a log in a directory and applies a filter in the task. ServerFollower (server_reader.py) reads a log
+behind a server, which applies the filter. This module imports the codec and the segments, but no part of the log's writer.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from headstream.spark.source.options import RowShape
 _LOGGER: Final = logging.getLogger("headstream.spark")
 
 BATCH_ROWS: Final = 10_000
-"""Rows of an Arrow batch: at 1,000 a batch's fixed cost shows, 100,000 gain nothing."""
+"""Rows per Arrow batch: the fixed cost of a batch is noticeable at 1,000, and 100,000 are not faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPart:
-    """A range and the partition it was planned for.
+    """A range and the partition that it was planned for.
 
     Args:
-        incarnation: Identifies the partition among partitions of its name: its directory, or its generation at a server.
+        incarnation: Identifies the partition among partitions with the same name: its directory, or its generation on a server.
     """
 
     range: OffsetRange
@@ -52,10 +52,10 @@ class Follower(Protocol):
 
     @property
     def first_offset(self) -> int:
-        """The oldest existing offset, at the last refresh."""
+        """The oldest existing offset at the last refresh."""
 
     def refresh(self) -> None:
-        """Refresh the present offsets."""
+        """Refresh the current offsets."""
 
     def read_matching(
         self, from_offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None
@@ -63,13 +63,13 @@ class Follower(Protocol):
         """Yield the messages of a range that match a filter, in order.
 
         Args:
-            where: The filter; None: messages in all states match.
-            states: The states of the messages that the filter is applied to; None for all. Others do not match.
+            where: The filter; None: all messages match, whatever their state.
+            states: Messages in other states do not match; None: all states.
 
         Raises:
-            OffsetOutOfRangeError: some are missing.
+            OffsetOutOfRangeError: messages are missing.
             CorruptSendError: the next messages are damaged.
-            HeaderError: the filter cannot be applied to the next message, and this is an error.
+            HeaderError: the filter cannot be applied to the next message, and the filter's policy is to raise.
         """
 
     def next_readable(self, offset: int) -> int:
@@ -77,13 +77,13 @@ class Follower(Protocol):
 
 
 class ReadableLog(Protocol):
-    """A log for tasks; it is serialized to them."""
+    """A log that tasks read; serialized to the tasks."""
 
     def check(self, first: OffsetRange) -> None:
         """Check that it is the log that a read was planned for.
 
         Raises:
-            LogError: it is another log, or missing.
+            LogError: the log is another log, or is missing.
         """
 
     def follow(self, part: ReadPart) -> AbstractContextManager[Follower]:
@@ -102,9 +102,9 @@ class DirectoryLog:
         path = f"{self.directory}/{MARKER_NAME}"
         if _read_identity(path) != self.identity:
             raise LogError(
-                "the log that this read was planned for is no longer here",
+                "the log that this read was planned for is missing or was replaced",
                 where=f"{path}; {first}",
-                advice="Every executor has to see the log's directory at the same path. If the log was recreated, "
+                advice="Every executor must access the log's directory at the same path. If the log was recreated, "
                 "start with a new checkpointLocation",
             )
 
@@ -114,7 +114,7 @@ class DirectoryLog:
 
 
 class DirectoryFollower(PartitionFollower):
-    """Reads one partition of a log in a directory; see Follower. Segments that cannot have a match are skipped."""
+    """Reads one partition of a log in a directory; see Follower. Segments that cannot contain a match are skipped."""
 
     def read_matching(
         self, from_offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None
@@ -126,7 +126,7 @@ class DirectoryFollower(PartitionFollower):
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """The work of one Spark task; it is serialized to an executor.
+    """The work of one Spark task; serialized to an executor.
 
     Args:
         fail_on_data_loss: Whether missing messages are an error; otherwise they are skipped with a warning.
@@ -144,10 +144,11 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
     """Return the messages of a task, in order, in batches of at most BATCH_ROWS.
 
     Raises:
-        LogError: the log was deleted and recreated, or messages are missing or damaged (CorruptSendError), which with
-            failOnDataLoss=false is a warning of the logger headstream.spark instead.
-        HeaderError: a header does not fit its column, or the filter cannot be applied to a message, and this is an error.
-        DecodeError: a message cannot be decoded. Each error names topic, partition and offset.
+        LogError: the log was deleted and recreated, or messages are missing or damaged (CorruptSendError). With
+            failOnDataLoss=false, missing or damaged messages cause a warning of the logger headstream.spark instead.
+        HeaderError: a header does not fit its column, or the filter cannot be applied to a message, and the options make this an
+            error.
+        DecodeError: a message cannot be decoded. Every error names topic, partition and offset.
     """
     task.log.check(task.parts[0].range)
     for part in task.parts:
@@ -155,7 +156,7 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
 
 
 def _read_identity(path: str) -> object:
-    """Return the identity in the marker at a path; None if there is none."""
+    """Return the identity in the marker at a path; None if there is no marker."""
     file = OsReadFiles().open_read(path)
     if file is None:
         return None
@@ -169,7 +170,7 @@ def _read_identity(path: str) -> object:
 
 
 class _PartReader:
-    """Reads one range; knows its progress, for errors."""
+    """Reads one range, and tracks its progress for errors."""
 
     def __init__(self, task: ReadTask, part: ReadPart) -> None:
         self._task = task
@@ -208,7 +209,7 @@ class _PartReader:
         offset = min(offset, self._part.range.until_offset)
         self._passed_over += offset - self._offset
         _LOGGER.warning(
-            "%s: offsets %d to %d are skipped because of failOnDataLoss=false, %d in this range so far: %s",
+            "%s: skipped offsets %d to %d because of failOnDataLoss=false, %d offsets in this range so far: %s",
             self._part.range.topic_partition,
             self._offset,
             offset - 1,
@@ -260,14 +261,14 @@ class _PartReader:
             raise
 
     def _warn_of_misfits(self, columns: Columns) -> None:
-        """Warn, once for each declared column and task, that its header does not fit, so that it is null."""
+        """Warn, once per declared column and task, that the column is null because the header does not fit."""
         for name, number in self._assembler.misfits.items():
             if name in self._warned:
                 continue
             self._warned.add(name)
             declared = next(column for column in self._task.shape.header_columns if column.name == name)
             _LOGGER.warning(
-                "%s, offset %d and after: the header %r is not of the type %s that headerColumns declares, so its column is null",
+                "%s, offset %d and after: the header %r does not have the type %s declared in headerColumns; its column is null",
                 self._part.range.topic_partition,
                 int.from_bytes(columns.offset[8 * number : 8 * number + 8], "little"),
                 name,

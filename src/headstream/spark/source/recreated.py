@@ -1,10 +1,10 @@
-"""Continues after topics were deleted and created again: their positions begin again, and the rest of the checkpoint stays.
+"""Continues a query after topics were deleted and recreated: resets their offsets and keeps all others in the checkpoint.
 
-Spark's query continues after its newest micro-batch. So a micro-batch without messages is added to the query's files, which ends
-where the newest finished one has ended, but for the topics that are new: those begin at their first message. The messages of
-an unfinished micro-batch are read again, under another number, which changes nothing in the tables.
+A Spark query continues after its newest micro-batch. So a micro-batch without messages is added to the query's files. Its offsets
+are the end offsets of the newest finished micro-batch, and the first offsets of the recreated topics. The messages of an
+unfinished micro-batch are read again with another batch number; the tables do not change by that.
 
-    CHECKPOINT/spark/offsets/<n>    "v1" | metadata | positions, a line a source: {"<topic>": {"<partition>": offset}}
+    CHECKPOINT/spark/offsets/<n>    "v1" | metadata | per source, one line of offsets: {"<topic>": {"<partition>": offset}}
     CHECKPOINT/spark/commits/<n>    "v1" | metadata
 """
 
@@ -25,7 +25,7 @@ _COMMIT: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 
 
 def accept_recreated_log(checkpoint: Path, options: dict[str, str]) -> None:
-    """Make topics begin at their first message if they, or their log, were created again."""
+    """Make topics begin at their first message if the topics or the log were deleted and recreated."""
     newest = max(_numbers(checkpoint / "offsets"), default=None)
     if newest is None:
         return

@@ -1,6 +1,6 @@
-"""Tasks on executors for a log behind a server: ranges of offsets -> stored messages, one fetch ahead.
+"""Tasks on executors for a log behind a server: ranges of offsets -> stored messages, prefetching one response.
 
-The server applies a filter, and sends the messages that match. Its bytes are decoded like files (reader.py).
+The server applies the filter and sends the matching messages. Their bytes are decoded as the bytes of files are (reader.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from headstream.spark.source.reader import ReadPart
 
 _LOGGER: Final = logging.getLogger("headstream.spark")
 _CHUNK_BYTES: Final = 4 << 20
-"""Bytes of a fetch, as of a file's chunk."""
+"""Size of a fetch, bytes; the same as a file chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ServerLog:
         """Check that it is the log that the read was planned for."""
         if caller_of(self.address).call(GetIdentity()).uuid != self.identity:
             raise LogError(
-                "the log that this read was planned for is no longer at this server",
+                "the server no longer has the log that this read was planned for",
                 where=f"{self.address.place}; {first}",
                 advice="If the log was recreated, start with a new checkpointLocation",
             )
@@ -61,10 +61,10 @@ class ServerLog:
 
 
 class ServerFollower:
-    """Reads one partition behind a server; see Follower.
+    """Reads one partition of a log behind a server; see Follower.
 
     Args:
-        part: The partition; its incarnation is its generation when the read was planned.
+        part: The partition; `incarnation` is the partition's generation when the read was planned.
     """
 
     def __init__(self, address: ServerUrl, part: ReadPart) -> None:
@@ -77,7 +77,7 @@ class ServerFollower:
         self.first_offset = 0
 
     def refresh(self) -> None:
-        """Refresh the present offsets."""
+        """Refresh the current offsets."""
         partitions = self._topics.get(self._topic).partitions
         number = self._part.range.partition
         if number > len(partitions):
@@ -92,7 +92,7 @@ class ServerFollower:
     def read_matching(
         self, from_offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None
     ) -> Iterator[Matching]:
-        """Yield the messages of a range that match a filter, in order; see Follower. The next messages are fetched meanwhile."""
+        """Yield the messages of a range that match a filter, in order; see Follower. The next messages are prefetched."""
         if where is None:
             return match_chunks(self._read(from_offset, until_offset), None)
         return self._read_filtered(from_offset, until_offset, where, states)
@@ -100,7 +100,7 @@ class ServerFollower:
     def _read_filtered(
         self, from_offset: int, until_offset: int, where: Filter, states: frozenset[int] | None
     ) -> Iterator[Matching]:
-        """Yield the server's findings; an older server, which knows no filters, sends everything."""
+        """Yield the messages that the server returns; an older server without filters returns all messages."""
         offset = from_offset
         try:
             for polled in self._polls(from_offset, until_offset, where, states):
@@ -116,7 +116,7 @@ class ServerFollower:
             if error.status != Status.INVALID_COMMAND:
                 raise
             _LOGGER.warning(
-                "%s, offset %d: the server does not support filters: it sends all messages, and this executor applies %s",
+                "%s, offset %d: the server does not support filters, so this executor applies %s to all messages",
                 self._part.range.topic_partition,
                 offset,
                 where.text,
@@ -135,7 +135,7 @@ class ServerFollower:
                 yield _until(chunk, offset, until_offset)
 
     def _polls(self, offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None) -> Iterator[Polled]:
-        """Yield polls up to the end of a range; the next poll is in flight meanwhile."""
+        """Yield the responses of polls up to the end of a range; the next poll is sent before a response is yielded."""
         partition = self._part.range.partition
         asked: PolledAhead | None = None
         try:
@@ -155,7 +155,7 @@ class ServerFollower:
                 asked.cancel()
 
     def _ask(self, offset: int, until_offset: int, where: Filter | None, states: frozenset[int] | None) -> PolledAhead | None:
-        """Send the next poll; None if the connection broke: a later poll reconnects."""
+        """Send the next poll; return None if the connection is broken, because a later poll reconnects."""
         request = _request(offset, until_offset, where, states)
         try:
             return self._messages.poll_ahead(self._topic, self._part.range.partition, request)
@@ -163,13 +163,13 @@ class ServerFollower:
             return None
 
     def _check_range(self, polled: Polled, offset: int, until_offset: int) -> None:
-        """Check a poll that has not examined each offset: compaction leaves gaps, but retention moves the beginning."""
+        """Check a poll that has skipped offsets: gaps from compaction are allowed, messages removed by retention are not."""
         self.refresh()
         if polled.end_offset < until_offset or offset < self.first_offset:
             raise OffsetOutOfRangeError(
                 f"offsets {offset} to {until_offset} were requested, but {self.first_offset} to {polled.end_offset} exist",
                 where=self._where,
-                advice="Older messages have been dropped by retention or deletion, later offsets were never written",
+                advice="Older messages were dropped by retention or deletion; later offsets were never written",
             )
 
     def _check_generation(self, generation: int) -> None:
@@ -178,7 +178,7 @@ class ServerFollower:
 
     def _replaced_error(self) -> LogError:
         return LogError(
-            "the partition was purged, or deleted, since this read was planned",
+            "the partition was purged or deleted after this read was planned",
             where=self._where,
             advice="Start the query with a new checkpointLocation; it then reads from startingOffsets",
         )
@@ -191,9 +191,9 @@ class ServerFollower:
 
 
 def _until(stored: memoryview, next_offset: int, until_offset: int) -> memoryview:
-    """Return the messages of a poll that are before an offset.
+    """Return the messages of a poll with offsets below an offset.
 
-    With gaps from compaction, it returns the requested number of messages, some of them beyond the range.
+    If compaction has left gaps, a poll contains the requested number of messages, some beyond the range.
     """
     return stored if next_offset <= until_offset else stored[: find_offset(stored, until_offset)]
 

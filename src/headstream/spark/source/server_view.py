@@ -1,4 +1,4 @@
-"""ServerView: the driver's view of a log behind a server, which every refresh queries."""
+"""ServerView: the driver's view of a log behind a server; every refresh queries the server."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ServerView(LogView):
         return self._measure(partition, from_offset, until_offset, 0).size_bytes
 
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
-        """Return the end of the last send within a number of bytes; the first send's end if it is larger."""
+        """Return the end of the last send that fits into a number of bytes, or the end of the first send if none fits."""
         return self._measure(partition, from_offset, _LAST_OFFSET, size_bytes).reached_offset
 
     def _measure(self, partition: TopicPartition, from_offset: int, until_offset: int, size_bytes: int) -> MeasuredRange:
@@ -68,7 +68,7 @@ class ServerView(LogView):
         return self._caller.call(MeasureRange(topic.stream, topic.topic, partition.number, from_offset, until_offset, size_bytes))
 
     def refresh(self) -> None:
-        """Query the server's present topics; see LogView."""
+        """Query the server's current topics; see LogView."""
         self.identity = self._caller.call(GetIdentity()).uuid
         if not self.identity:
             raise NotALogError("nothing was ever written to this server", where=self.where, advice="Create the topic first")

@@ -1,10 +1,10 @@
-"""The `headstream` data source: Spark's calls, delegated to options, planning and reader.
+"""The `headstream` data source: delegates Spark's calls to options, planning and reader.
 
     stream STRING, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, state STRING, id STRING,
     checksum BIGINT, key BINARY, headers VARIANT, headers_repeated BOOLEAN, payload BINARY
 
-It does not push down filters (pushFilters): Spark 4.2 caches a reader with its DataFrame, so that a filter pushed down for
-one use also applies to the next. Bound a read by its options instead.
+The source does not push down filters (pushFilters): Spark 4.2 caches a reader with its DataFrame, so a filter pushed down for one
+use would also apply to the next use. Restrict a read by the source's options instead.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _HEADER_TYPES: Final[dict[HeaderType, DataType]] = {
 
 
 def spark_schema(shape: RowShape) -> StructType:
-    """Return the columns as Spark has them."""
+    """Return the columns as a Spark schema."""
     fields = [StructField(name, _HEADERS[shape.headers] if name == "headers" else _TYPES[name]) for name in shape.columns]
     return StructType(fields + [StructField(column.name, _type_of(column)) for column in shape.header_columns])
 
@@ -103,13 +103,13 @@ class HeadstreamDataSource(DataSource):
         return spark_schema(parse_options(self._given).shape)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch."""
+        """Return the reader of a batch query."""
         options = self._check_schema(schema)
         options.check_batch()
         return HeadstreamReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return the reader of a stream."""
+        """Return the reader of a streaming query."""
         options = self._check_schema(schema)
         options.check_stream(has_limits=HAS_LIMITS)
         return HeadstreamStreamReader(options) if HAS_LIMITS else UnlimitedStreamReader(options)
@@ -130,14 +130,14 @@ class HeadstreamDataSource(DataSource):
         options = parse_options(self._given)
         if schema != spark_schema(options.shape):
             raise InvalidOptionError(
-                "the headstream source defines its columns, and schema() differs",
+                "the headstream source has fixed columns, which differ from schema()",
                 advice="Omit schema(), and select the columns you need",
             )
         return options
 
 
 class HeadstreamReader(DataSourceReader):
-    """Reads a batch."""
+    """Plans and reads a batch query."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -153,7 +153,7 @@ class HeadstreamReader(DataSourceReader):
                 if offset < start[partition] and options.ending.at != "latest":
                     raise InvalidOptionError(
                         f"{options.ending.option} ends {partition} at {offset}, before it begins at {start[partition]}",
-                        advice="A read begins at startingOffsets and ends before endingOffsets",
+                        advice="Set startingOffsets before endingOffsets",
                     )
             tasks = plan_partitions(options, view, start, end)
         finally:

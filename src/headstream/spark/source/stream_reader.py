@@ -1,6 +1,6 @@
-"""HeadstreamStreamReader: the micro-batches of a stream: their ends, and their tasks.
+"""HeadstreamStreamReader: the ends and the tasks of a stream's micro-batches.
 
-The decisions are in bounds.py, limits.py and tasks.py, which are pure; this reads the log and the clock.
+bounds.py, limits.py and tasks.py make the decisions without I/O; this module reads the log and the clock.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self.__dict__ | {"_view": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return where a new query begins."""
+        """Return the offsets at which a new query begins."""
         view = self._refresh()
         positions = resolve(self._options.starting, view.available, view.find_time)
         return SourceOffsets(positions, view.offsets.log, view.offsets.topics).encode()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Record the present end: the query ends when it has read up to it."""
+        """Record the log's current end: the query stops after reading up to this end."""
         self._target = self._refresh().offsets.positions
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return one of the limits set by options; Spark has no class for several, latestOffset() applies them all."""
+        """Return one of the limits set by options. Spark has no class for several limits; latestOffset() applies all of them."""
         limits = self._options.limits
         if limits.max_offsets is not None:
             return ReadMaxRows(limits.max_offsets)
@@ -64,10 +64,10 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadAllAvailable() if limits.min_offsets is None else ReadMinRows(limits.min_offsets)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next micro-batch ends.
+        """Return the end of the next micro-batch.
 
         Args:
-            limit: Either a request to read everything, or the limit of getDefaultReadLimit(), which represents all limits.
+            limit: Either a request to read everything, or the limit from getDefaultReadLimit(), which stands for all limits.
 
         Raises:
             LogError: the log or a topic was deleted and recreated.
@@ -93,12 +93,12 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _admit(
         self, view: LogView, known: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], limits: BatchLimits
     ) -> dict[TopicPartition, int]:
-        """Return the end of a micro-batch from the given positions, within the limits."""
+        """Return the end of a micro-batch that starts at the known positions and is within the limits."""
         positions = latest if limits.max_bytes is None else admit_bytes(known, latest, limits.max_bytes, view)
         return admit(known, positions, limits.max_offsets)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return the log's end, for the query's progress."""
+        """Return the log's end for the query's progress report."""
         return self._refresh().offsets.encode()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -128,10 +128,10 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 class UnlimitedStreamReader(HeadstreamStreamReader):
-    """Reads a stream in Spark 4.0 and 4.1, each micro-batch up to the log's end."""
+    """Reads a stream in Spark 4.0 and 4.1; each micro-batch ends at the log's end."""
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
-        """Return the log's end; these versions do not state where the micro-batch begins."""
+        """Return the log's end; these Spark versions do not pass the start of the micro-batch."""
         return self.reportLatestOffset()
 
 

@@ -1,7 +1,7 @@
 """Subscription: the topics and partitions to read, from one of three options.
 
 subscribe          shop/orders,shop/returns
-subscribePattern   shop/.*                                      a regular expression (Python's) for the entire stream/topic
+subscribePattern   shop/.*                                      a regular expression (Python's) for the whole stream/topic
 assign             {"shop/orders": [1, 2], "shop/returns": [1]}
 """
 
@@ -26,7 +26,7 @@ class Subscription:
 
     Args:
         pattern: A regular expression for the full name of a topic, or None.
-        partitions: The partitions of each topic that are read, with `assign`; None is all.
+        partitions: The partitions of each topic to read, with `assign`; None means all.
     """
 
     option: str
@@ -35,7 +35,7 @@ class Subscription:
     partitions: Mapping[str, frozenset[int]] | None = None
 
     def has_topic(self, topic: str) -> bool:
-        """Return whether an existing topic of this name is read."""
+        """Return whether an existing topic with this name is read."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, topic) is not None
         return self.topics is not None and any(str(name) == topic for name in self.topics)
@@ -48,14 +48,14 @@ class Subscription:
 
 
 def parse_subscription(given: Mapping[str, str]) -> Subscription:
-    """Return the topics and partitions to read; exactly one of the three options is given."""
+    """Return the topics and partitions to read; exactly one of the three options must be set."""
     given_names = [option for option in _OPTIONS if option.lower() in given]
     if len(given_names) > 1:
         raise InvalidOptionError(f"{given_names[0]} and {given_names[1]} both name topics", advice="Set one of them")
     if not given_names:
         raise InvalidOptionError(
             "the option subscribe is missing",
-            advice='Specify one topic or several, as .option("subscribe", "shop/orders"); or set subscribePattern or assign',
+            advice='Specify one or more topics with .option("subscribe", "shop/orders"); or set subscribePattern or assign',
         )
     text = given[given_names[0].lower()]
     if given_names[0] == "subscribe":
@@ -86,7 +86,7 @@ def _parse_pattern(text: str) -> Subscription:
     except re.error as error:
         raise InvalidOptionError(
             f"subscribePattern={text} is not a regular expression: {error}",
-            advice="It must match the entire stream/topic, for example shop/.*",
+            advice="Write an expression that matches the entire stream/topic, for example shop/.*",
         ) from None
     return Subscription("subscribePattern", None, pattern=text)
 
@@ -102,7 +102,7 @@ def _parse_assignment(text: str) -> Subscription:
     numbers = [number for numbers in partitions.values() for number in numbers]
     if not numbers or not all(type(number) is int and number > 0 for number in numbers):
         raise InvalidOptionError(
-            f"assign cannot be read: {text!r}", advice='Write partitions by topic, from 1 on, as {"shop/orders": [1, 2]}'
+            f"assign cannot be read: {text!r}", advice='Write partitions (from 1) by topic, for example {"shop/orders": [1, 2]}'
         )
     chosen = {topic: frozenset(numbers) for topic, numbers in partitions.items()}
     return Subscription("assign", tuple(TopicName.parse(topic) for topic in chosen), partitions=chosen)

@@ -1,4 +1,4 @@
-"""Tasks: ranges between two offsets -> the work of each Spark task; pure."""
+"""Plans the ranges between two offsets as Spark tasks, without I/O."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from headstream.errors import OffsetOutOfRangeError
 from headstream.spark.source.offsets import Available, OffsetRange, TopicPartition
 
 MESSAGE_BYTES: Final = 512
-"""Bytes that cost about as much to read as a message: the cost unit is a message, or this many bytes."""
+"""Number of bytes that cost about as much to read as one message. The unit of cost is one message or this many bytes."""
 SMALL_COST: Final = 10_000
-"""Cost below which a range is not worth its own task: it fits one Arrow batch."""
+"""Cost below which a range does not get its own task, because the range fits one Arrow batch."""
 LARGE_COST: Final = 500_000
-"""The highest cost of a task: about half a second, so that one big partition keeps every core busy."""
+"""Maximum cost of a task, about half a second, so that one large partition keeps every core busy."""
 
 Task: TypeAlias = tuple[OffsetRange, ...]
-"""The ranges of one Spark task, in this order."""
+"""The ranges of one Spark task, in reading order."""
 
 
 def plan_ranges(
@@ -30,23 +30,23 @@ def plan_ranges(
 ) -> list[OffsetRange]:
     """Return the ranges that lie between two offsets, in order, without empty ranges.
 
-    A partition that is not in `start` begins at 0: it was created while the query ran, and is unread.
+    A partition that is not in `start` begins at 0, because it was created while the query was running.
 
     Args:
-        end: Where each partition ends; only these are read.
-        available: Offsets that each partition holds now.
-        is_read: Whether a partition is still subscribed to: a subscribed one without an end was deleted.
-        on_loss: Called with a range of which offsets are skipped, their number, and the existing range.
+        end: End of each partition; only these partitions are read.
+        available: The current offsets of each partition.
+        is_read: Returns whether a partition is still subscribed to; a subscribed partition that is not in `end` was deleted.
+        on_loss: Called with a range, the number of its skipped offsets, and a description of the existing range.
 
     Raises:
-        OffsetOutOfRangeError: offsets are missing, and that is an error.
+        OffsetOutOfRangeError: offsets are missing, and `fail_on_data_loss` is set.
     """
     vanished = [partition for partition in sorted(start) if partition not in end and is_read(partition)]
     if vanished and fail_on_data_loss:
         raise OffsetOutOfRangeError(
             f"a partition that was read up to offset {start[vanished[0]]} was deleted, with its unread messages",
             where=", ".join(map(str, vanished)),
-            advice="failOnDataLoss=false continues without it",
+            advice="Set failOnDataLoss=false to continue without the partition",
         )
     found = []
     for partition in sorted(end):
@@ -60,8 +60,8 @@ def plan_ranges(
             raise OffsetOutOfRangeError(
                 f"offsets {wanted.from_offset} to {wanted.until_offset} cannot all be read: {there}",
                 where=str(partition),
-                advice="Older records were dropped by retention or DeleteRecords, later offsets were never written or are lost; "
-                "set failOnDataLoss=false to read the existing records",
+                advice="Older records were dropped by retention or DeleteRecords; later offsets were never written or are lost. "
+                "Set failOnDataLoss=false to read the existing records",
             )
         part = OffsetRange(*partition, max(wanted.from_offset, first), min(wanted.until_offset, last))
         if is_missing:
@@ -76,11 +76,11 @@ def plan_tasks(
     min_partitions: int | None = None,
     size_of: Callable[[OffsetRange], int] = lambda part: 0,
 ) -> list[Task]:
-    """Return the tasks: big ranges are split, small ranges combined.
+    """Return the tasks: large ranges are split, and small ranges are combined.
 
     Args:
-        min_partitions: Minimum number of tasks, as far as there are offsets for them; None chooses the fewest that perform well.
-        size_of: Returns the approximate number of stored bytes of a range: big messages make smaller tasks.
+        min_partitions: Minimum number of tasks, if there are enough offsets; None: the fewest tasks that use all cores.
+        size_of: Returns the approximate number of stored bytes of a range; tasks with large messages get fewer messages.
     """
     costs = {part: max(part.count, size_of(part) // MESSAGE_BYTES) for part in ranges}
     if not costs:
@@ -99,7 +99,7 @@ def plan_tasks(
 
 
 def _split_all(costs: Mapping[OffsetRange, int], size: int) -> list[tuple[OffsetRange, int]]:
-    """Return all ranges in pieces of at most this cost, if their offsets can be divided, each with its cost."""
+    """Return all ranges, split into pieces of at most cost `size` where possible, with the cost of each piece."""
     return [
         (piece, -(-cost * piece.count // part.count))
         for part, cost in costs.items()
@@ -113,7 +113,7 @@ def _split(part: OffsetRange, pieces: int) -> list[OffsetRange]:
 
 
 def _coalesce(pieces: Iterable[tuple[OffsetRange, int]], size: int) -> list[Task]:
-    """Yield neighbours combined up to a cost of `size`."""
+    """Return tasks of adjacent pieces, combined up to a cost of `size`."""
     tasks: list[list[OffsetRange]] = []
     spare = 0
     for piece, cost in pieces:

@@ -1,1 +1,1 @@
-"""PySpark's Python workers: forking, exit, and Python functions."""
+"""PySpark's Python workers: forking, exit, memory, environment variables and Arrow functions."""

@@ -1,4 +1,4 @@
-"""Column functions that run Python over Arrow arrays: PySpark's arrow_udf, whose type hints have no union of signatures."""
+"""Column functions that run Python code on Arrow arrays, by PySpark's arrow_udf."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def has_arrow_functions() -> bool:
-    """Return whether this version of PySpark has such functions, unlike 4.0."""
+    """Return whether this version of PySpark supports functions over Arrow arrays; 4.0 does not."""
     from pyspark.sql.pandas import functions
 
     return hasattr(functions, "arrow_udf")
@@ -23,15 +23,15 @@ def arrow_function(function: Callable[..., Any], result: DataType | str) -> Call
     """Return a function of columns.
 
     Args:
-        function: Takes Arrow arrays and returns one as long; PySpark derives its kind from its hints, `pa.Array`.
+        function: Takes Arrow arrays and returns an array of the same length; its type hints must be `pa.Array`.
 
     Raises:
-        MissingExtraError: this version of PySpark has no such functions.
+        MissingExtraError: this version of PySpark does not support functions over Arrow arrays.
     """
     from pyspark.sql.pandas import functions
 
     if not has_arrow_functions():
-        raise MissingExtraError("functions over Arrow arrays need Spark 4.1 or newer", advice="Read headers by headerColumns")
+        raise MissingExtraError("functions over Arrow arrays require Spark 4.1 or newer", advice="Use headerColumns")
     make: Any = functions.arrow_udf
     made: Callable[..., Column] = make(function, result)
     return made
@@ -40,8 +40,8 @@ def arrow_function(function: Callable[..., Any], result: DataType | str) -> Call
 def replace_null_lists(column: Column, kind: str) -> Column:
     """Return a column of lists for an arrow_function(), with empty lists instead of nulls.
 
-    Spark writes a null list in a time that grows with the number of null lists before it in its Arrow batch: a column of
-    nulls takes a function three times as long as one of empty lists.
+    The time that Spark needs to write a null list grows with the number of earlier null lists in the Arrow batch. With a column
+    of nulls, a function takes three times as long as with empty lists.
     """
     from pyspark.sql import functions as sf
 

@@ -1,7 +1,7 @@
-"""The process that forks Spark's Python workers in a local session: PySpark's own, with three changes.
+"""The process that forks Spark's Python workers in a local session: PySpark's daemon with three changes.
 
-Workers exit silently when the JVM has closed their socket (endings.py). The modules that every worker imports are imported
-before the fork, once; those imported by a worker's first task are excluded from garbage collections (memory.py).
+Workers exit silently when the JVM has closed their socket (endings.py). Modules that every worker imports are imported once,
+before the fork. Modules that a worker's first task imports are excluded from garbage collections (memory.py).
 """
 
 from __future__ import annotations

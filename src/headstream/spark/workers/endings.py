@@ -1,13 +1,13 @@
-"""Spark's Python workers exit silently when their JVM has closed their socket, as it does regularly.
+"""Makes Spark's Python workers exit silently when the JVM has closed their socket.
 
-The JVM closes the sockets of workers that were idle for a minute, of all workers when a session ends, of a task
-that has enough rows (`show()`, `limit()`, a stopped query), and of a stream that is stopped during its
-planning. PySpark's worker takes that for its own failure, reports it to the closed socket, and prints the traceback of the
-resulting BrokenPipeError: over Unix sockets each time, over TCP sometimes.
+The JVM closes the sockets of workers that were idle for a minute, of all workers when a session ends, of a task that has enough
+rows (`show()`, `limit()`, a stopped query), and of a stream that is stopped while it is planned. PySpark's worker handles the
+closed socket as a failure: it reports the failure to the socket and prints the traceback of the resulting BrokenPipeError, always
+over Unix sockets and sometimes over TCP.
 
-The daemon that forks the workers of tasks is a setting (daemon.py). The daemon that forks the workers which look up data
-sources, plan reads and writes, and commit is always PySpark's; but our code runs in its children, and there it
-can replace the function that the daemon runs for a worker's next work.
+A Spark setting selects the daemon that forks the workers of tasks (daemon.py). PySpark's own daemon always forks the workers that
+look up data sources, plan reads and writes, and commit. Headstream's code runs in these workers, and replaces the function that
+the daemon calls for a worker's next work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 Work: TypeAlias = Callable[[socket.socket, bool], int]
-"""A worker's next piece of work: its socket, and whether the peer is authenticated; returns 0 if the worker can be reused."""
+"""A worker's next work, called with the socket and whether the peer is authenticated; returns 0 if the worker can be reused."""
 
 CLOSED: Final = (BrokenPipeError, ConnectionResetError)
 """Errors of a worker whose JVM has closed the socket."""
@@ -31,7 +31,7 @@ _STREAM_PROCESS: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
 def suppress_disconnects(work: Work) -> Work:
-    """Return work that exits its worker silently if the JVM has closed the socket."""
+    """Return a function that runs `work` and exits the worker silently if the JVM has closed the socket."""
 
     @functools.wraps(work)
     def run_until_disconnect(sock: socket.socket, authenticated: bool) -> int:
@@ -45,7 +45,7 @@ def suppress_disconnects(work: Work) -> Work:
 
 
 def _discard_unsent(error: BaseException) -> None:
-    """Finalize the worker's files, whose unsent bytes Python 3.14 reports as an error."""
+    """Finalize the worker's files; otherwise Python 3.14 reports their unsent bytes as an error."""
     hook, sys.unraisablehook = sys.unraisablehook, _report_unless_closed
     try:
         failed: BaseException | None = error

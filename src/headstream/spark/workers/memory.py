@@ -1,8 +1,8 @@
 """Excludes the imported modules of Spark's Python workers from garbage collections.
 
-PySpark collects garbage in full after each piece of work, a task, the planning of a write or its commit, before the worker takes
-the next piece. That traverses all of pandas, pyarrow and PySpark, for tens of milliseconds: longer than
-a small micro-batch. None of it ever becomes garbage, so it is traversed once.
+PySpark runs a full garbage collection after each task, planned write and commit, before the worker accepts more work. The
+collection traverses all objects of pandas, PyArrow and PySpark, which takes tens of milliseconds, longer than a small
+micro-batch. These objects never become garbage, so they are traversed only once.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class _FrozenObjects:
 
 
 def freeze_objects() -> None:
-    """Exclude present objects from later garbage collections, in a worker that Spark reuses.
+    """Exclude existing objects from later garbage collections, in a worker that Spark reuses.
 
-    It does so the first time, and after many more imports.
+    Only the first call has an effect, and calls after many more modules were imported.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is None or spec.name not in _DAEMONS or len(sys.modules) < _FrozenObjects.modules_count + _MANY_MODULES:

@@ -1,10 +1,10 @@
-"""The environment variables of a data source's Python workers, set before concurrently starting queries race for them.
+"""Sets the environment variables of a data source's Python workers before queries that start concurrently do.
 
-Spark stores them in one map per data source and JVM, for all sessions. Each starting stream puts its variables into
-that map, without a lock, while other streams can be serializing the map into their tasks. Two threads that add a name for the
-first time at the same moment leave the map with a wrong size, and from then on every query over the source fails with "Task not
-serializable" or "Task serialization failed: Illegal size of collection". With the names already in it they are only
-replaced by equal values, which is harmless.
+Spark stores the variables in one map per data source and JVM, shared by all sessions. Each starting stream puts its variables
+into the map without a lock, while other streams may be serializing the map into their tasks. If two threads add a new name at the
+same time, the map has a wrong size, and all later queries of the source fail with "Task not serializable" or "Task serialization
+failed: Illegal size of collection". If the map already contains the names, their values are only replaced by equal values, which
+is harmless.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _lock: Final = threading.Lock()
 
 
 def set_worker_variables(spark: SparkSession) -> None:
-    """Put the entries into the map of `headstream` that Spark puts there when a stream starts; existing entries stay."""
+    """Put the entries that Spark adds when a stream starts into the map of `headstream`; existing entries stay."""
     with _lock:
         manager = spark._jsparkSession.sessionState().dataSourceManager()
         if not manager.dataSourceExists("headstream"):
@@ -38,8 +38,8 @@ def set_worker_variables(spark: SparkSession) -> None:
 def _find_blocks(spark: SparkSession) -> Any:
     """Return the driver's BlockManager.
 
-    A method handle finds it in SparkEnv, since Py4J looks at all methods of a class: in 4.3 one of SparkEnv's names classes of
-    protobuf, which the package of PySpark lacks.
+    A method handle gets the BlockManager from SparkEnv. Py4J would inspect all methods of SparkEnv; in Spark 4.3, one of them
+    refers to protobuf classes that the PySpark package lacks.
     """
     jvm: Any = spark._jvm
     find_class, invoke, arguments = jvm.java.lang.Class.forName, jvm.java.lang.invoke, jvm.java.util.ArrayList()

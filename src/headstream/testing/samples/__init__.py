@@ -1,4 +1,4 @@
-"""Real Replicate messages to experiment with; ORIGIN.md names their sources."""
+"""Real Replicate messages for experiments; ORIGIN.md names their sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FILES = (
 
 
 def sample_messages() -> list[tuple[str, bytes]]:
-    """Return each sample's file name and one message of it, in delivery order."""
+    """Return the messages of the samples with their file names, in delivery order."""
     messages: list[tuple[str, bytes]] = []
     for name in _FILES:
         content = files(__package__).joinpath(name).read_bytes()

@@ -177,14 +177,14 @@ def test_writer_is_of_the_user_alone_who_first_used_it(server: Server, peer: Pee
 def test_epoch_behind_a_later_one_is_refused_when_it_is_committed(server: Server, peer: Peer) -> None:
     early = peer.ask(StageBatch("job", 1, "part", 0, *AT, 1, True, BATCH))
     assert peer.ask(CommitEpoch("job", 2, ())) == CommittedEpoch(2)
-    with pytest.raises(InvalidInputError, match="epoch 1 of writer 'job' is before its epoch 2"):
+    with pytest.raises(InvalidInputError, match="epoch 1 of writer 'job' precedes the committed epoch 2"):
         peer.ask(CommitEpoch("job", 1, (early,)))
     assert peer.ask(FetchMessages(*AT, 1, PollingKind.FIRST, 0, 10)).count == 0
 
 
 def test_writer_whose_name_is_too_long_for_a_file_is_refused_and_told_of_as_no_fault_of_the_disk(peer: Peer) -> None:
     for writer in ("\u00fc" * 60, "a" * 201, "a/" * 60):
-        with pytest.raises(InvalidInputError, match="cannot name a writer"):
+        with pytest.raises(InvalidInputError, match="is not a valid writer name"):
             peer.ask(StageBatch(writer, 1, "part", 0, *AT, 1, True, BATCH))
     assert peer.ask(StageBatch("\u00fc" * 33, 1, "part", 0, *AT, 1, True, BATCH)).count == 2
 

@@ -147,7 +147,7 @@ def test_a_seek_and_a_purge_end_the_leases(peer: Peer) -> None:
         ({"count": 0}, "0 messages"),
         ({"count": 10_001}, "10001 messages"),
         ({"order": RetryOrder.PARTITION}, "in the order of their partition"),
-        ({"deferred": (1,)}, "without its partition"),
+        ({"deferred": (1,)}, "without a partition"),
     ],
 )
 def test_a_request_that_cannot_be_granted_is_refused(peer: Peer, options: dict[str, Any], problem: str) -> None:

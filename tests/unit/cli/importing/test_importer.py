@@ -207,10 +207,10 @@ def test_import_refuses_a_file_that_has_changed_before_the_place(tmp_path: Path,
     file = write(tmp_path, *orders(12))
     load(log, file)
     write(tmp_path, *reversed(orders(12)))
-    with pytest.raises(InvalidInputError, match="the import began with another file"):
+    with pytest.raises(InvalidInputError, match="the part of the file that was already imported has changed"):
         load(log, file)
     write(tmp_path, *orders(3))
-    with pytest.raises(InvalidInputError, match="the import began with another file"):
+    with pytest.raises(InvalidInputError, match="the part of the file that was already imported has changed"):
         load(log, file)
     assert numbers(log) == list(range(12))
 

@@ -101,5 +101,5 @@ def test_import_refuses_a_progress_file_of_something_else(tmp_path: Path, log: C
     ]  # fmt: skip
     for text in ("", "[]", "{}", "null", *(json.dumps({**good, **change}) for change in changes)):
         progress_path(file).write_text(text)
-        with pytest.raises(InvalidInputError, match="not the progress of an import"):
+        with pytest.raises(InvalidInputError, match="does not contain the progress of an import"):
             load(log, file)

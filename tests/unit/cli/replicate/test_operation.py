@@ -94,7 +94,7 @@ def test_redrive_shows_first_and_then_asks_the_pipeline(tmp_path: Path) -> None:
     work.processor.sweep()
     assert work.digest(source, *LINES)
     assert run(work, "status")["requests"] == []
-    with pytest.raises(InvalidInputError, match="no set-aside message matches"):
+    with pytest.raises(InvalidInputError, match="no message that was set aside matches"):
         run(work, "redrive", "--reason", "never said")
     work.close()
 
@@ -239,6 +239,20 @@ def test_run_ends_with_a_table_of_what_it_wrote_how_late_and_what_fails(monkeypa
 PATH_FLAGS = ("--tables", "--checkpoint", "--zone", "--change-tables", "--dead-letter-table", "--schemas", "--metrics")
 
 
+@pytest.fixture
+def configured(monkeypatch: pytest.MonkeyPatch) -> list[ReplicateConfig]:
+    """The configurations of the pipelines that were run: none of them is, and Java is not looked for."""
+    found: list[ReplicateConfig] = []
+
+    def run_pipeline(config: ReplicateConfig) -> tuple[Summary, bool]:
+        found.append(config)
+        return Summary(), False
+
+    monkeypatch.setattr("headstream.cli.replicate.command._run", run_pipeline)
+    monkeypatch.setattr("headstream.spark.sessions.java.find_java", lambda: None)
+    return found
+
+
 @pytest.mark.parametrize("flag", PATH_FLAGS)
 def test_run_refuses_a_path_when_its_scheme_is_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
     monkeypatch.chdir(tmp_path)
@@ -249,15 +263,9 @@ def test_run_refuses_a_path_when_its_scheme_is_not_served(tmp_path: Path, monkey
     assert f"Invalid value for '{flag}': 'ftp://lake/x': the scheme ftp: is not supported here" in result.output
 
 
-def test_run_takes_a_directory_with_dots_when_it_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    configured: list[ReplicateConfig] = []
-
-    def run_pipeline(config: ReplicateConfig) -> tuple[Summary, bool]:
-        configured.append(config)
-        return Summary(), False
-
-    monkeypatch.setattr("headstream.cli.replicate.command._run", run_pipeline)
-    monkeypatch.setattr("headstream.spark.sessions.java.find_java", lambda: None)
+def test_run_takes_a_directory_with_dots_when_it_is_said_to_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configured: list[ReplicateConfig]
+) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = ["run", "--source", "kafka://h:1", "--topics", "cdc/data", "--checkpoint", "c", "--tables"]
     refused = CliRunner().invoke(replicate, [*arguments, "main.cdc.changes"])
@@ -268,15 +276,7 @@ def test_run_takes_a_directory_with_dots_when_it_is_said_to_be_one(tmp_path: Pat
     assert configured[0].tables == tmp_path / "main.cdc.changes"
 
 
-def test_run_hands_settings_to_spark_and_prefers_them_to_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    configured: list[ReplicateConfig] = []
-
-    def run_pipeline(config: ReplicateConfig) -> tuple[Summary, bool]:
-        configured.append(config)
-        return Summary(), False
-
-    monkeypatch.setattr("headstream.cli.replicate.command._run", run_pipeline)
-    monkeypatch.setattr("headstream.spark.sessions.java.find_java", lambda: None)
+def test_run_hands_settings_to_spark_and_prefers_them_to_the_files(tmp_path: Path, configured: list[ReplicateConfig]) -> None:
     file = tmp_path / "pipeline.toml"
     file.write_text(
         'source = "kafka://h:1"\ntopics = ["a/b"]\ntables = "t"\ncheckpoint = "c"\n[spark]\ndriver.memory = "1g"\na = "file"\n'

@@ -41,7 +41,7 @@ def test_context_is_refused_when_its_name_or_url_is_invalid() -> None:
         assert result.exit_code in (1, 2)
         assert text in result.output
     contexts_path().write_text("[1]")
-    assert "the file does not contain contexts" in invoke("context", "list").output
+    assert "the file contains no valid contexts" in invoke("context", "list").output
 
 
 @pytest.mark.parametrize("url", ["headstream://a:b@h:1?tls=true", "http://a@h", "headstream://:t@h", "file:///x", "memory://n"])

@@ -65,6 +65,6 @@ def test_a_consumer_gets_what_is_before_and_behind_a_wrong_payload(log: hs.Clien
 
 def test_a_poll_raises_only_when_the_wrong_payload_is_the_next(log: hs.Client) -> None:
     assert [message.offset for message in log.poll("shop/orders")] == [0, 1, 2, 3, 4]
-    with pytest.raises(hs.ChecksumError, match=r"seek\(1, 6\) continues after it"):
+    with pytest.raises(hs.ChecksumError, match=r"seek\(1, 6\) continues after the message"):
         log.poll("shop/orders", start=5)
     assert [message.offset for message in log.poll("shop/orders", start=6)] == [6, 7, 8, 9]

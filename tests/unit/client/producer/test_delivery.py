@@ -146,7 +146,7 @@ def test_deliver_retries_with_the_same_number_while_the_server_shuts_down_or_has
 
 def test_deliver_ends_its_retries_at_the_deadline_with_what_is_known_of_the_batch(clock: Clock) -> None:
     messages = Numbered(SHUTTING_DOWN)
-    with pytest.raises(OutcomeUnknownError, match="unknown whether the messages are stored: the server is shutting") as caught:
+    with pytest.raises(OutcomeUnknownError, match="the messages may or may not be stored: the server is shutting") as caught:
         delivery_of(messages, clock).deliver(batch(clock, timeout_s=3))
     assert (caught.value.where, caught.value.advice) == ("the server", "Wait")
     assert sum(clock.waits) == pytest.approx(3)

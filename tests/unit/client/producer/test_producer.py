@@ -242,9 +242,9 @@ def test_send_takes_the_senders_time_as_a_header(log: hs.Client) -> None:
 @pytest.mark.parametrize(
     ("message", "error", "text"),
     [
-        ({"payload": "text"}, hs.InvalidInputError, r"a payload is bytes or None, not str\. Encode it"),
+        ({"payload": "text"}, hs.InvalidInputError, r"a payload must be bytes or None, not str\. Encode it"),
         ({"payload": 5}, hs.InvalidInputError, "not int"),
-        ({"payload": b"x", "key": "k"}, hs.InvalidInputError, "a key is bytes, not str"),
+        ({"payload": b"x", "key": "k"}, hs.InvalidInputError, "a key must be bytes, not str"),
         ({"payload": b"x", "id": -1}, hs.InvalidInputError, "message id -1"),
         ({"payload": b"x", "id": 1 << 128}, hs.InvalidInputError, "message id"),
         ({"payload": b"x", "partition": 0}, hs.PartitionNotFoundError, "no partition 0"),

@@ -174,7 +174,7 @@ def test_what_a_dialect_cannot_hold_is_refused() -> None:
         (header("k", 2, b"\xff"), "a string header is UTF-8, but its byte 0 is not"),
         (header("k", 6, b"123"), "an? int32 header has 4 bytes, not 3"),
         (header("k", 3, b"\x02"), "a bool header must be 0 or 1"),
-        (header("k", 0, b"v"), "a header kind is a number from 1 to 255, not 0"),
+        (header("k", 0, b"v"), "a header kind must be a number from 1 to 255, not 0"),
     ],
 )
 def test_a_block_that_is_not_headers_is_refused(block: bytes, text: str) -> None:

@@ -96,7 +96,7 @@ def test_encode_polled_refuses_numbers_that_no_reader_takes(numbers: dict[str, i
 
 def test_a_repeated_key_is_refused_both_ways() -> None:
     repeated = hs.Message(payload=b"x", headers=hs.Headers([("k", 1), ("k", 2)]))
-    with pytest.raises(HeaderError, match="'k' repeats, which a JSON object cannot hold"):
+    with pytest.raises(HeaderError, match="'k' occurs more than once, which a JSON object cannot represent"):
         json_transport.encode_sent([repeated])
     value = '{"kind": "bool", "value": "AQ=="}'
     document = (
@@ -141,11 +141,11 @@ def test_the_same_message_through_both_transports_is_the_same_message(message: h
         ({"id": 1 << 128}, "id is an unsigned 128-bit number"),
         ({"checksum": 1 << 32}, "checksum is an unsigned 32-bit"),
         ({"state": "lost"}, "'lost' is not a message state"),
-        ({"state": 1}, "a state is a name, not a number"),
+        ({"state": 1}, "a state must be a name, not a number"),
         ({"payload": "?"}, r"not base64 at byte 0 \(messages\[0\]\.payload\)"),
-        ({"payload": None}, "bytes are base64 text, not null"),
-        ({"headers": []}, "headers are an object or null, not a list"),
-        ({"headers": {"k": 5}}, r"an object with the name of a kind.*messages\[0\]\.headers\['k'\]"),
+        ({"payload": None}, "bytes must be a base64 string, not null"),
+        ({"headers": []}, "headers must be an object or null, not a list"),
+        ({"headers": {"k": 5}}, r"an object with kind and value.*messages\[0\]\.headers\['k'\]"),
         ({"headers": {"k": {"kind": "int", "value": ""}}}, "'int' is not a kind"),
         ({"headers": {"k": {"kind": "int32", "value": "AQ=="}}}, "an? int32 header has 4 bytes, not 1"),
         ({"headers": {"": {"kind": "raw", "value": "AQ=="}}}, "must have 1 to 255 bytes"),

@@ -47,7 +47,7 @@ def test_an_integer_too_big_is_told_which_kind_takes_it() -> None:
 @pytest.mark.parametrize("name", [name for name, *_ in EXAMPLES if name != "null"])
 @pytest.mark.parametrize("wrong", [object(), [], None, 1j])
 def test_constructors_refuse_other_types(name: str, wrong: Any) -> None:
-    with pytest.raises(hs.HeaderError, match=f"{name} takes"):
+    with pytest.raises(hs.HeaderError, match=f"{name} value must be"):
         CONSTRUCTORS[name](wrong)
 
 
@@ -62,7 +62,7 @@ def test_constructors_refuse_what_only_looks_alike(name: str, wrong: Any) -> Non
 
 
 def test_strings_that_utf8_cannot_spell_are_refused() -> None:
-    with pytest.raises(hs.HeaderError, match="character 2 of the text cannot be encoded as UTF-8"):
+    with pytest.raises(hs.HeaderError, match="character 2 of the string cannot be encoded as UTF-8"):
         hs.string("ab\ud800")
 
 

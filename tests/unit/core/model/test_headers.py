@@ -56,7 +56,7 @@ def test_with_and_without_give_new_headers() -> None:
 
 def test_to_dict_refuses_repeats_rather_than_drop_them() -> None:
     assert hs.Headers({"a": 1, "b": None}).to_dict() == {"a": 1, "b": None}
-    with pytest.raises(hs.HeaderError, match=r"the header 'a' repeats, which a dict cannot hold\. Use items"):
+    with pytest.raises(hs.HeaderError, match=r"the header 'a' is repeated, which a dict cannot represent\. Use items"):
         REPEATED.to_dict()
 
 
@@ -93,7 +93,7 @@ def test_keys_of_1_to_255_bytes_are_kept_as_they_are(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "text"),
     [("", "not 0"), ("k" * 256, "not 256"), ("ü" * 128, "not 256"), ("\ud800", "be encoded as UTF-8"),
-     (5, "a header key is a str, not int"), (b"k", "not bytes"), (None, "not NoneType")],
+     (5, "a header key must be a str, not int"), (b"k", "not bytes"), (None, "not NoneType")],
 )  # fmt: skip
 def test_headers_refuse_a_key_that_is_not_text_or_has_a_wrong_length(key: Any, text: str) -> None:
     with pytest.raises(hs.HeaderError, match=text):

@@ -96,7 +96,7 @@ def test_a_pass_leaves_a_segment_whose_index_was_cut_or_deleted_and_repair_resto
 ) -> None:
     damaged = path_of(directory, 1)
     do(damaged)
-    with pytest.raises(CorruptLogError, match=r"It and all newer segments are not compacted.*--repair"):
+    with pytest.raises(CorruptLogError, match=r"This segment and all newer segments were not compacted.*--repair"):
         compact(directory)
     found, told = read(directory)
     assert len(found) < 200

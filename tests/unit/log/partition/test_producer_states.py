@@ -80,7 +80,7 @@ def test_a_new_epoch_begins_at_zero_and_fences_the_one_before(files: MemoryFiles
         append(partition, (7, 1, 1))
     assert append(partition, (7, 1, 0)).offset == 1
     for again in (partition, opened(files)):
-        with pytest.raises(ProducerFencedError, match="is in epoch 1, the batch is of epoch 0"):
+        with pytest.raises(ProducerFencedError, match="is in epoch 1, but the batch has epoch 0"):
             append(again, (7, 0, 1))
         assert append(again, (7, 1, 0)) == Appended(1, NOW, 1, is_repeat=True)
 

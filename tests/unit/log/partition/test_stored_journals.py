@@ -56,7 +56,7 @@ def retention_of(broker: Broker, now_us: list[int], **options: Any) -> Retention
 def test_a_segment_stays_until_the_copy_of_its_poisoned_message_is_confirmed(
     broker: Broker, limit: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(InvalidOptionError, match="there is no dead-letter topic"):
+    with pytest.raises(InvalidOptionError, match="no dead-letter topic is set"):
         give_up(broker, None)
     now_us = [LATE_US]
     retention = retention_of(broker, now_us, **{limit: 1})

@@ -75,7 +75,7 @@ def test_index_refuses_a_head_that_is_not_its_own(header: bytes) -> None:
 def test_index_refuses_a_newer_version(monkeypatch: pytest.MonkeyPatch) -> None:
     header = encode_header(BASE, 7)
     monkeypatch.setattr(index, "INDEX_VERSION", 1)
-    with pytest.raises(LogVersionError, match="index has version 3"):
+    with pytest.raises(LogVersionError, match="index version 3"):
         IndexReader(index_file(header=header), "index", BASE)
 
 

@@ -120,7 +120,7 @@ def test_a_reader_finishes_an_open_segment_and_is_told_of_one_that_is_gone(tmp_p
     retain(log, size_bytes=1)
     assert Retention(log, clock).apply() == 3
     assert follower.read_chunk(1, 3, 10_000)[1] == 3
-    with pytest.raises(OffsetOutOfRangeError, match="Begin again from 9, the first existing offset"):
+    with pytest.raises(OffsetOutOfRangeError, match="Continue at 9, the first existing offset"):
         follower.read_chunk(3, 6, 10_000)
     follower.refresh()
     assert (follower.first_offset, follower.end_offset) == (9, 10)

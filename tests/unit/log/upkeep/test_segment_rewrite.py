@@ -95,6 +95,6 @@ def test_damage_is_not_copied() -> None:
     partition.roll()
     files.open_write(segment_path(PLACE, 0, ".log")).write_at(b"\xff", 60)
     names = files.list_names(PLACE)
-    with pytest.raises(CorruptLogError, match="are damaged: this partition is not compacted"):
+    with pytest.raises(CorruptLogError, match="are damaged; the partition was not compacted"):
         compact(files)
     assert files.list_names(PLACE) == names

@@ -158,8 +158,8 @@ def test_decode_data_refuses_what_is_no_data_message() -> None:
     ("changes", "what"),
     [
         ({"data": None}, "data of a data message is NoneType"),
-        ({"headers": []}, "headers of a data message is list"),
-        ({"beforeData": 1}, "beforeData of a data message is int"),
+        ({"headers": []}, "headers of a data message must be a record, not list"),
+        ({"beforeData": 1}, "beforeData of a data message must be a record, not int"),
         ({"headers": {}}, "operation"),
         ({"headers": {"operation": "UPSERT"}}, "'UPSERT'"),
         ({"headers": {"operation": ["UPDATE"]}}, "operation"),

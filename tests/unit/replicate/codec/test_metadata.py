@@ -148,7 +148,7 @@ def test_decode_metadata_refuses_what_is_no_metadata_message() -> None:
         decode_metadata(Envelope("MD", b"", None, "ID", None))
     with pytest.raises(SchemaError, match="not JSON"):
         decode_metadata(Envelope("MD", b"", None, "ID", "{"))
-    with pytest.raises(SchemaError, match="describes no table"):
+    with pytest.raises(SchemaError, match="must be an object"):
         decode_metadata(Envelope("MD", b"\x02", None, "ID", '"int"'))
     envelope = decode_envelope(metadata_message(METADATA))
     assert isinstance(envelope.message, bytes)

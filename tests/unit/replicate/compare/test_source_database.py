@@ -26,5 +26,5 @@ def test_parse_gives_the_drivers_url_and_keeps_the_password_out_of_it(url: str, 
 def test_parse_passes_urls_of_other_drivers_on_and_rejects_other_texts() -> None:
     assert JdbcAccess.parse("jdbc:sqlserver://db;databaseName=shop").jar_set is None
     for text in ("shop", "http://db/shop", "postgresql://db", "postgresql:///shop"):
-        with pytest.raises(InvalidInputError, match="the URL is not a source database's"):
+        with pytest.raises(InvalidInputError, match="the URL does not name a source database"):
             JdbcAccess.parse(text)

@@ -37,7 +37,7 @@ BAD = {
     "null sequence": (data_message(TABLE, make_change(1, change_sequence="")), "no change sequence"),
     "unknown operation": (
         data_message(TABLE, make_change(1), form="json").replace(b"INSERT", b"UPSERT"),
-        "operation of a data message is 'UPSERT'",
+        "data message has the unknown operation 'UPSERT'",
     ),
     "mask wider than the table": (data_message(TABLE, make_change(1, column_mask=b"\x07")), "wider than the table"),
     "change mask wider than the table": (data_message(TABLE, make_change(1, change_mask=b"\x80")), "wider than the table"),

@@ -111,7 +111,7 @@ def test_fold_ends_with_an_error_if_other_writers_come_first_each_time(tmp_path:
         return create_file(table, path, content)
 
     monkeypatch.setattr(delta_commit, "create_file", overtaken)
-    with pytest.raises(StorageError, match="5 attempts to fold"):
+    with pytest.raises(StorageError, match="5 attempts to merge files"):
         fold(snapshot)
     assert ids_by_deltalake(tmp_path / "t") == [0, *range(2, 30), *[1000] * 5]
 

@@ -186,7 +186,7 @@ def test_sync_gives_up_when_others_commit_first_five_times(catalog: Catalog, pat
     write(path, make_rows(9, 9))
     with monkeypatch.context() as patched:
         patched.setattr(catalog, "commit_table", fail_with(CommitFailedException("too late")))
-        with pytest.raises(StorageError, match="other writers have committed first 5 times"):
+        with pytest.raises(StorageError, match="other writers committed first 5 times"):
             mirror.sync()
     assert mirror.sync() == 1
     assert iceberg_rows(loaded(catalog)) == delta_rows(path)
@@ -211,7 +211,7 @@ def test_sync_refuses_a_table_that_another_writer_or_another_delta_table_has_mad
         make_mirror(catalog, tmp_path / "b").sync()
     catalog.drop_table(IDENTIFIER)
     catalog.create_table(IDENTIFIER, pa.schema([("x", pa.int64())]), location=f"file://{tmp_path}/own")
-    with pytest.raises(ReplicateError, match="Headstream did not make this Iceberg table"):
+    with pytest.raises(ReplicateError, match="Headstream did not create this Iceberg table"):
         mirror.repair()
     assert "own" in loaded(catalog).location()
 

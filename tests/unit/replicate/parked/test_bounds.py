@@ -117,7 +117,7 @@ def test_messages_may_wait_up_to_the_very_count_and_size(ledger: Ledger, config:
     with pytest.raises(ReplicateError, match="10 messages of 1,001 bytes would wait") as caught:
         bounds.check(4, 401)
     assert caught.value.advice
-    assert "Nothing is lost" in caught.value.advice
+    assert "No message is lost" in caught.value.advice
 
 
 def test_a_micro_batch_that_parks_nothing_passes_also_beyond_the_bounds(ledger: Ledger, config: ReplicateConfig) -> None:

@@ -40,7 +40,7 @@ def test_the_log_tells_each_wait_and_the_success_that_ends_it(ledger: Ledger, ca
     health.note_success(TABLE)
     assert [record.getMessage() for record in caplog.records] == [
         *(
-            f"table SHOP.orders failed (failure {number}); its changes wait, and it is retried in {wait} s: why"
+            f"table SHOP.orders failed (failure {number}); its changes wait, and the merge is retried in {wait} s: why"
             for number, wait in ((1, 1), (2, 2), (3, 4))
         ),
         "table SHOP.orders accepts changes again",

@@ -93,8 +93,8 @@ def test_reader_of_an_older_ledger_is_told_to_run_the_pipeline(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("tables", "read_only", "words"),
     [
-        ("CREATE TABLE parked (topic TEXT, partition INTEGER, offset INTEGER)", False, "early version.*new checkpoint"),
-        ("CREATE TABLE parked (topic TEXT, partition INTEGER, offset INTEGER)", True, "early version.*new checkpoint"),
+        ("CREATE TABLE parked (topic TEXT, partition INTEGER, offset INTEGER)", False, "too old to be migrated.*new checkpoint"),
+        ("CREATE TABLE parked (topic TEXT, partition INTEGER, offset INTEGER)", True, "too old to be migrated.*new checkpoint"),
         ("", True, "is empty.*checkpoint of a pipeline that has run"),
     ],
 )

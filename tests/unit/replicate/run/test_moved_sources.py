@@ -130,7 +130,7 @@ def test_a_table_that_was_deleted_by_hand_comes_back_by_a_load(tmp_path: Path, s
 @pytest.mark.parametrize("scd_type", [1, 2])
 @pytest.mark.parametrize("loses_checkpoint", [False, True])
 def test_a_topic_replayed_from_its_beginning_changes_nothing(tmp_path: Path, scd_type: Any, loses_checkpoint: bool) -> None:
-    source = SourceDatabase(41, rows=20, transactions=60)
+    source = SourceDatabase(41, rows=8, transactions=20)
     messages = [message.value for message in plain(source)]
     rules = TableRules(defaults=TableSettings(scd_type=scd_type))
     work = Work(tmp_path, rules=rules, load_gap_us=SECOND_US)

@@ -88,7 +88,7 @@ def test_catalog_refuses_rows_when_nothing_tells_which_table_of_an_id_is_meant(t
     send(work, ("cdc/all", metadata_message(KIT)), ("cdc/all", metadata_message(BOX)), ("cdc/all", rows_of(BOX, 2, "avro")))
     (parked_batch,) = work.ledger.parked_batches("dead")
     assert parked_batch.reason is not None
-    assert "belongs to the tables shop.box and shop.kit, and the topic cdc/all does not identify the table" in parked_batch.reason
+    assert "belongs to the tables shop.box and shop.kit, but the topic cdc/all does not identify the table" in parked_batch.reason
     work.close()
 
 

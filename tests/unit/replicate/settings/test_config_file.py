@@ -68,7 +68,7 @@ def test_load_config_reads_how_changes_are_merged(tmp_path: Path) -> None:
     assert least.rules.defaults.merge_strategy == "auto"
     with pytest.raises(InvalidOptionError, match=r":6: merge.strategy: 'vectors' is not one of auto"):
         load_config(write(tmp_path, f'{LEAST}[merge]\nstrategy = "vectors"\n'))
-    with pytest.raises(InvalidOptionError, match="a size cannot be negative"):
+    with pytest.raises(InvalidOptionError, match="a size must not be negative"):
         load_config(write(tmp_path, f"{LEAST}[merge]\nrewrite_below = -1\n"))
 
 
@@ -158,7 +158,7 @@ def test_load_config_takes_a_uri_of_a_store_for_each_place(tmp_path: Path, setti
     ("line", "what"),
     [
         ('acces_key_id = "x"', r"storage\.acces_key_id: there is no such setting; did you mean access_key_id\?"),
-        ('endpoint = "h:9000"', r"storage: the endpoint of the object store is not a URL\. Write https://host:9000"),
+        ('endpoint = "h:9000"', r"storage: the endpoint of the object store must be a URL\. Write https://host:9000"),
         ('secret_access_key = "hidden"', r"storage: the object store's access_key_id is missing"),
         ('retry = "soon"', r"storage\.retry: "),
     ],

@@ -41,10 +41,10 @@ def test_parse_kafka_topic_splits_the_topic_from_the_cluster(text: str, expected
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("kafka://user:secret@h:9092", "the URL names no topic"),
+        ("kafka://user:secret@h:9092", "the URL must name a topic"),
         ("kafka://user:secret@h:9092/a b", "is not a valid topic name in Kafka"),
-        ("kafka://user:secret@:9092/cdc.delayed", "the URL names no Kafka cluster"),
-        ("kafka://user:sec/ret@h:9092/cdc.delayed", "the URL names no topic"),
+        ("kafka://user:secret@:9092/cdc.delayed", "the URL must name a Kafka cluster"),
+        ("kafka://user:sec/ret@h:9092/cdc.delayed", "the URL must name a topic"),
     ],
 )
 @pytest.mark.parametrize("setting", ["delayed", "dead_letter"])

@@ -91,7 +91,7 @@ def test_azures_variables_that_the_clients_prefer_to_the_section_are_rejected(
     monkeypatch.setenv(variable, "b3RoZXI=")
     place = azure(**settings)
     for use in (lambda: place.delta_options, StoreFiles(place).read):
-        with pytest.raises(InvalidOptionError, match=f"the environment has {variable}, which the clients use instead"):
+        with pytest.raises(InvalidOptionError, match=f"the environment has {variable}, which the clients would use instead"):
             use()
 
 

@@ -72,7 +72,7 @@ def test_advance_reads_another_table_that_was_made_in_the_directory(tmp_path: Pa
 def test_read_refuses_a_log_that_lacks_a_commit(tmp_path: Path, version: int) -> None:
     table = vector_table(tmp_path / "t")
     (table / f"_delta_log/{version:020d}.json").unlink()
-    with pytest.raises(StorageError, match=f"lacks commit {version}"):
+    with pytest.raises(StorageError, match=f"has no commit {version}"):
         LogSnapshot.read(table, at_least=7)
 
 

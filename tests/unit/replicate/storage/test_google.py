@@ -49,7 +49,7 @@ def test_googles_settings_are_the_same_for_each_client(tmp_path: Path) -> None:
     assert place.hadoop_uri == "gs://lake/t"
     key.write_text(json.dumps({"type": "authorized_user"}))
     assert place.delta_options["google_application_credentials"] == str(key)
-    with pytest.raises(InvalidOptionError, match="there are no credentials of Google in"):
+    with pytest.raises(InvalidOptionError, match="there are no Google credentials in"):
         StoreFiles(google(service_account=str(tmp_path / "nowhere"))).read()
     emulator = google(endpoint="http://127.0.0.1:4443")
     assert json.loads(emulator.delta_options["google_service_account_key"])["gcs_base_url"] == "http://127.0.0.1:4443"

@@ -17,9 +17,9 @@ __all__ = ["_own_environment"]  # fixtures
 @pytest.mark.parametrize(
     ("place", "module", "extra"),
     [
-        (azure(), "obstore.store", r"obstore\.store, the client of Azure, is not installed.*headstream\[azure\]"),
+        (azure(), "obstore.store", r"obstore\.store, the client for Azure, is not installed.*headstream\[azure\]"),
         (google(), "obstore.store", r"client of Google Cloud Storage, is not installed.*headstream\[gcs\]"),
-        (StorePlace("n:1", "t", scheme="hdfs"), "hdfs_native", r"hdfs_native, the client of HDFS.*headstream\[hdfs\]"),
+        (StorePlace("n:1", "t", scheme="hdfs"), "hdfs_native", r"hdfs_native, the client for HDFS.*headstream\[hdfs\]"),
     ],
 )
 def test_a_client_that_is_not_installed_is_named_with_its_extra(

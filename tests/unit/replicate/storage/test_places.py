@@ -49,7 +49,7 @@ def test_parse_place_reads_a_path(text: str, path: str) -> None:
         ("s3:///x", "is not s3://bucket/path"),
         ("s3://lake/x?versionId=1", "is not s3://bucket/path"),
         ("s3://lake/a//b", "an empty part"),
-        ("s3://lake/../b", "an empty part, a . or a .."),
+        ("s3://lake/../b", "an empty part, . or .."),
         ("ftp://host/x", "the scheme ftp: is not supported here"),
         ("lake.{schema}.{table}", "looks like a table's name in a catalog"),
     ],

@@ -42,21 +42,21 @@ def test_settings_are_the_same_for_each_client() -> None:
 
 
 def test_resolved_refuses_keys_of_the_section_with_a_token_of_the_environment() -> None:
-    with pytest.raises(InvalidOptionError, match="AWS_SESSION_TOKEN, which belongs to other keys"):
+    with pytest.raises(InvalidOptionError, match="AWS_SESSION_TOKEN in the environment belongs to other keys"):
         make_access(**KEYS).resolved({"AWS_SESSION_TOKEN": "token"})
 
 
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"endpoint": "minio:9000"}, "is not a URL"),
-        ({"endpoint": "https://AKIA1:hidden@minio:9000"}, "more than a host"),
+        ({"endpoint": "minio:9000"}, "must be a URL"),
+        ({"endpoint": "https://AKIA1:hidden@minio:9000"}, "only a host, a port and a path"),
         ({"access_key_id": "AKIA1"}, "secret_access_key is missing"),
         ({"secret_access_key": "hidden"}, "access_key_id is missing"),
-        ({"session_token": "hidden"}, "without its keys"),
-        ({"client_secret": "hidden"}, "without its service principal"),
+        ({"session_token": "hidden"}, "session_token requires access_key_id"),
+        ({"client_secret": "hidden"}, "requires a service principal"),
         ({"account_key": "hidden", "sas_token": "hidden"}, "several kinds of credentials"),
-        ({"retry_us": -1}, "cannot be negative"),
+        ({"retry_us": -1}, "must not be negative"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused_without_credentials(settings: dict[str, Any], what: str) -> None:

@@ -30,7 +30,7 @@ def test_a_second_pipeline_is_refused_by_name_and_its_changes_wait(tmp_path: Pat
     first.send(metadata_message(KIT), data_message(KIT, make_change(1)))
     second.send(metadata_message(KIT), data_message(KIT, make_change(2)))
     reason = second.processor.health.failing[SHARED].reason
-    assert "another pipeline writes the table" in reason
+    assert "another pipeline writes to the table" in reason
     assert str(first.config.checkpoint) in reason
     assert second.ledger.waiting().count == 1
     first.send(data_message(KIT, make_change(3)))

@@ -76,7 +76,7 @@ def test_config_takes_variables_of_a_file_before_those_of_the_environment(
 
 def test_config_is_fresh_only_where_the_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidOptionError, match="Specify it, as in --data DIR"):
+    with pytest.raises(InvalidOptionError, match="Set --data DIR"):
         load_config(None, {}, is_fresh=True)
     assert load_config(None, {"IGGY_SYSTEM_PATH": "here"}, is_fresh=True).is_fresh
     assert not load_config(None, {}, {"system.path": "here"}).is_fresh
@@ -105,17 +105,17 @@ def test_config_refuses_a_promise_that_is_not_kept(tmp_path: Path, text: str, ke
         ("[heartbeats]\nenabled = true", "did you mean heartbeat.enabled?"),
         ('[tcp]\naddress = "8090"', "'8090' is not an address"),
         ('[tcp]\naddress = "127.0.0.1:65536"', "is not an address"),
-        ('[tcp]\nipv6 = true\naddress = "127.0.0.1:1"', "not one of IPv6"),
+        ('[tcp]\nipv6 = true\naddress = "127.0.0.1:1"', "not an IPv6 address"),
         ('[tcp]\nenabled = "yes"', "true or false is required"),
         ('[heartbeat]\ninterval = "5 parsecs"', "is not a duration"),
-        ('[system.segment]\nsize = "2 GB"', "is not from 4096 to 1073741824 bytes"),
-        ('[system.topic]\nmax_size = "1 MB"', "smaller than system.segment.size"),
+        ('[system.segment]\nsize = "2 GB"', "4096 to 1073741824 bytes are required"),
+        ('[system.topic]\nmax_size = "1 MB"', "at least system.segment.size"),
         ('[system.topic]\nmax_size = "server_default"', "is not a size"),
         ('[system.segment]\nmessage_expiry = "server_default"', "is not a duration"),
         ('[http.jwt]\nalgorithm = "RS256"', "one of HS256, HS384, HS512"),
-        ('[http.jwt]\nencoding_secret = "one of them"\ndecoding_secret = "another"', "differ"),
-        ('[http.jwt]\nencoding_secret = "%%%"\nuse_base64_secret = true', "it is not base64"),
-        ('[http.cors]\nallow_credentials = true\nallowed_origins = ["*"]', "credentials are not allowed"),
+        ('[http.jwt]\nencoding_secret = "one of them"\ndecoding_secret = "another"', "must be equal"),
+        ('[http.jwt]\nencoding_secret = "%%%"\nuse_base64_secret = true', "the secret must be base64"),
+        ('[http.cors]\nallow_credentials = true\nallowed_origins = ["*"]', "credentials cannot be allowed"),
         ('[message_saver]\nenabled = 3', "a value such as True"),
         ('[system.runtime]\npath = "../elsewhere"', "the name of a directory"),
         ("[tcp", "not TOML"),

@@ -45,7 +45,7 @@ def test_env_file_passes_over_what_is_for_other_programs(tmp_path: Path, line: s
 def test_env_file_tells_which_of_our_lines_it_cannot_read_and_not_what_it_says(tmp_path: Path, line: str) -> None:
     path = tmp_path / ".env"
     path.write_text(f"A=1\n\n{line}\n")
-    with pytest.raises(InvalidOptionError, match="line 3 is not NAME=VALUE") as refused:
+    with pytest.raises(InvalidOptionError, match="line 3 must be NAME=VALUE") as refused:
         read_env_file(path, {})
     assert str(path) in str(refused.value)
     assert "secret" not in str(refused.value)

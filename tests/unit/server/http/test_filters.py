@@ -90,7 +90,7 @@ def test_a_filter_that_cannot_be_used_is_refused_with_a_reason(http: Http, param
 def test_a_poll_of_iggys_route_rejects_a_filter_instead_of_ignoring_it(http: Http) -> None:
     answer = http.call("GET", "/streams/s/topics/t/messages?partition_id=1&consumer_id=1&count=10&where=n%3D1")
     assert answer.status == 400
-    assert b"polls of this route have no filter" in answer.body
+    assert b"this route does not support a filter" in answer.body
     assert http.call("GET", "/streams/s/topics/t/messages?partition_id=1&consumer_id=1&count=10").status == 200
 
 

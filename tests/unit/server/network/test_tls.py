@@ -109,7 +109,7 @@ def test_tls_refuses_a_key_that_others_can_read_or_change(files: Path, form: str
     key = given.certificate if given.key is None else given.key
     key.chmod(mode)
     try:
-        with pytest.raises(InvalidOptionError, match=rf"its mode is {mode:04o} .*{key.name}.*chmod 600"):
+        with pytest.raises(InvalidOptionError, match=rf"which has mode {mode:04o} .*{key.name}.*chmod 600"):
             make_tls(given)
     finally:
         key.chmod(0o600)

@@ -37,7 +37,7 @@ def test_line_has_no_control_character_when_a_name_has_some(
     capsys: pytest.CaptureFixture[str], logger: logging.Logger, form: LogForm
 ) -> None:
     start_logging("info", form)
-    logging.getLogger("headstream.log").error("a staged commit is refused: writer %s", EVIL)
+    logging.getLogger("headstream.log").error("a staged commit was refused: writer %s", EVIL)
     (line,) = capsys.readouterr().err.removesuffix("\n").split("\n")
     assert not [character for character in line if character < " " or "\x7f" <= character <= "\x9f" or character == "\u2028"]
     assert "eve\\r\\n\\u001b[2J\\u007f\\u009b31m\\u2028fake" in line

@@ -309,7 +309,7 @@ def test_http_takes_no_more_than_a_login_has_when_nobody_is_logged_in(make_loop:
         assert peer.login() == 1
         peer.token = None
         status, body = peer.request("POST", "/users/login", b'{"username": "' + b"x" * UNAUTHENTICATED_BYTES + b'"}')
-        assert (status, body) == (413, b"a body can have at most 4096 bytes")
+        assert (status, body) == (413, b"the body must have at most 4096 bytes")
 
 
 def test_http_refuses_messages_that_there_is_no_memory_for_and_lets_go_of_what_was_sent(

@@ -35,12 +35,12 @@ def test_credentials_can_come_from_the_drivers_environment(monkeypatch: pytest.M
     [
         ("http://ann:secret@example:3000", r"'http://example:3000': Spark connects to a server over TCP"),
         ("headstreams://ann:secret@example", "'headstreams://example' is not a log that Spark can read"),
-        ("file://ann:secret@example/x", "'file://example/x' names no directory of this machine"),
-        ("kafka://ann:secret@example", "'kafka://example': Kafka is read and written through DataFrames, not by SQL"),
-        ("kafka://ann:s/secret@example:9092", "'kafka://example:9092': Kafka is read and written through DataFrames, not by SQL"),
+        ("file://ann:secret@example/x", "'file://example/x' is not a directory of this machine"),
+        ("kafka://ann:secret@example", "'kafka://example': Kafka can be used only through DataFrames"),
+        ("kafka://ann:s/secret@example:9092", "'kafka://example:9092': Kafka can be used only through DataFrames"),
         ("headstream://ann:secret@example:8090/shop", "a server's URL must not have a path"),
         ("headstream://ann:secret@[::1", "is not a URL"),
-        ("headstream://ann:secret@example:99999", "the port cannot be used"),
+        ("headstream://ann:secret@example:99999", "the port is invalid"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_named_without_its_password(url: str, what: str) -> None:

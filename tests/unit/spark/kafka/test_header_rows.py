@@ -59,8 +59,8 @@ def test_decode_warns_with_place_and_count_when_headers_are_dropped(caplog: pyte
     with caplog.at_level(logging.WARNING, "headstream.spark"):
         decoder.decode(arrays([[("n", b"3")], _LOSSY, [*_SPRING, ("", b"")]]), places(3))
     assert [record.getMessage() for record in caplog.records] == [
-        "topic t, partition 2, offset 41 and after: 3 invalid headers are skipped in 2 rows; their keys are "
-        "empty, or longer than 255 bytes"
+        "topic t, partition 2, offset 41 and after: skipped 3 invalid headers in 2 rows: their keys are empty or "
+        "longer than 255 bytes"
     ]
 
 
@@ -118,6 +118,6 @@ def test_decode_warns_once_when_a_declared_header_is_there_and_has_another_type(
         decoder.decode(arrays([text]), places(1))
     assert decoded.field("n").to_pylist() == [3, None, None, None, None]
     assert caplog.messages == [
-        "topic t, partition 2, offset 41 and after: the header 'n' is not of the type INT32 that headerColumns "
-        "declares (2 of 5 rows), so its column is null; a record without hs.kinds has raw headers"
+        "topic t, partition 2, offset 41 and after: the header 'n' does not have the type INT32 declared in "
+        "headerColumns (2 of 5 rows), so its column is null; a record without hs.kinds has raw headers"
     ]

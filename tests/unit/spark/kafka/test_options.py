@@ -52,12 +52,12 @@ def test_parse_read_options_logs_in_when_the_url_has_a_user() -> None:
         ({"subscribe": "a/b", "maxBytesPerTrigger": "1g"}, True, "unknown option 'maxbytespertrigger'"),
         ({}, False, "the option subscribe is missing"),
         ({"subscribe": "a/b", "assign": "{}"}, False, "subscribe and assign both name topics"),
-        ({"subscribe": "a/b,a.b"}, False, "has a duplicate or empty topic"),
+        ({"subscribe": "a/b,a.b"}, False, "must not have a duplicate or empty topic"),
         ({"subscribe": "a b"}, False, "subscribe: 'a b' is not a valid topic name in Kafka"),
-        ({"subscribe": "a/b", "endingOffsets": "latest"}, True, "endingOffsets is for batch reads"),
-        ({"subscribe": "a/b", "maxOffsetsPerTrigger": "5"}, False, "maxOffsetsPerTrigger is for streams"),
+        ({"subscribe": "a/b", "endingOffsets": "latest"}, True, "endingOffsets is supported only in batch reads"),
+        ({"subscribe": "a/b", "maxOffsetsPerTrigger": "5"}, False, "maxOffsetsPerTrigger is supported only in streams"),
         ({"subscribe": "a/b", "startingOffsets": '{"a/b": '}, False, "startingOffsets cannot be read"),
-        ({"subscribe": "a/b", "headers": "list"}, False, "headers=list is not a shape"),
+        ({"subscribe": "a/b", "headers": "list"}, False, "headers must be one of"),
         ({"subscribe": "a/b", "states": "dead"}, False, "states: 'dead' is not a message state"),
     ],
 )
@@ -70,7 +70,7 @@ def test_parse_read_options_refuses_by_name_what_cannot_be(options: dict[str, st
     "url", ["kafka://host", "kafka://", "kafka://h:9092/topic", "kafka://h:9092?x=1", "kafka://a:1,b", "kafka:x"]
 )
 def test_parse_read_options_refuses_a_url_that_names_no_cluster(url: str) -> None:
-    with pytest.raises(InvalidUrlError, match=r"names no Kafka cluster|ends with its hosts"):
+    with pytest.raises(InvalidUrlError, match=r"must name a Kafka cluster|must not have a path|must contain only"):
         parse_read_options({"url": url, "subscribe": "a/b"}, streaming=False)
 
 

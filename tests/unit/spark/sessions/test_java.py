@@ -39,7 +39,7 @@ def test_find_java_looks_on_the_path_when_there_is_no_java_home(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("answer", "status", "said"),
     [
-        (MODULES.format("11.0.2"), 0, "needs Java 17 or newer, but this is Java 11"),
+        (MODULES.format("11.0.2"), 0, "requires Java 17 or newer, but this is Java 11"),
         ("Unrecognized option: --list-modules\n", 1, "this version is older"),
         ("java.base@17.0.1\n", 0, "lacks the module jdk.incubator.vector"),
     ],
@@ -60,7 +60,7 @@ def test_find_java_says_what_to_install_when_there_is_none(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JavaError, match="none is on the PATH"):
+    with pytest.raises(JavaError, match="there is no Java on the PATH"):
         find_java()
     assert main() == 1
     assert "Install a full Java 17" in capsys.readouterr().err

@@ -26,7 +26,7 @@ def test_sink_fails_when_its_epoch_is_behind_a_later_one(
     part.add(TOPIC, 1, batch(b"a"), 1)
     wanted = manifest(sink, part.finish())
     sink.commit(replace(wanted, epoch=7, parts=()), 10)
-    with pytest.raises(InvalidInputError, match="epoch 1 of writer 'query' is before its epoch 7"):
+    with pytest.raises(InvalidInputError, match="epoch 1 of writer 'query' precedes the committed epoch 7"):
         sink.commit(wanted, 10)
     assert payloads(server) == []
 

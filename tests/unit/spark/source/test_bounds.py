@@ -109,7 +109,7 @@ def test_resolve_names_partitions_when_they_do_not_match(at: Mapping[TopicPartit
         (
             parse_starting,
             {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "first"},
-            "Strategy=first is not a strategy",
+            "Strategy=first is not a valid strategy",
         ),
         (parse_ending, {"endingOffsets": "earliest"}, "endingOffsets=earliest"),
         (parse_ending, {"endingOffsets": '{"shop/orders": {"1": -2}}'}, "leaves nothing to read of shop/orders partition 1"),

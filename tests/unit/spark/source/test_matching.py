@@ -17,6 +17,7 @@ from headstream.core.wire.codes import Code
 from headstream.core.wire.command_classes import COMMANDS
 from headstream.errors import HeaderError, InvalidOptionError, LogError, OffsetOutOfRangeError
 from headstream.log.segments.follower import PartitionFollower
+from headstream.log.upkeep.summaries import Summaries
 from headstream.spark.source.options import parse_options
 from headstream.spark.source.reader import ReadTask, read_task
 from headstream.spark.source.source import HeadstreamReader
@@ -98,6 +99,7 @@ def test_an_option_that_cannot_be_used_is_an_error_before_the_read(options: dict
 
 @pytest.mark.parametrize("place", ["file", "tcp"])
 def test_segments_without_a_match_are_not_read(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Summaries, "interval_s", 0.1)
     with LocalServer(tmp_path / "served", segment_bytes=4096) as server:
         url = server.url if place == "tcp" else (tmp_path / "log").as_uri()
         check_skipping(url, monkeypatch)

@@ -119,7 +119,7 @@ def test_parse_options_takes_header_columns_alone() -> None:
         ({**LEAST, "headerMismatch": "fail"}, "headerMismatch requires headerColumns"),
         ({**LEAST, "headerColumns": "a INT", "headerMismatch": "drop"}, "headerMismatch=drop"),
         ({**LEAST, "states": "gone"}, "states: 'gone'"),
-        ({**LEAST, "states": ","}, "names no state"),
+        ({**LEAST, "states": ","}, "states must not be empty"),
         ({**LEAST, "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger=0"),
         ({**LEAST, "maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger=many"),
         ({**LEAST, "maxBytesPerTrigger": "0"}, "maxBytesPerTrigger=0 is not a number of bytes"),
@@ -148,7 +148,7 @@ def test_parse_options_refuses_a_url_that_spark_cannot_read(url: str) -> None:
 
 
 def test_options_refuse_in_a_batch_what_is_for_streams_and_the_other_way_round() -> None:
-    with pytest.raises(InvalidInputError, match="maxOffsetsPerTrigger is only for streams"):
+    with pytest.raises(InvalidInputError, match="maxOffsetsPerTrigger is supported only in streams"):
         parse_options({**LEAST, "maxOffsetsPerTrigger": "5"}).check_batch()
     with pytest.raises(InvalidInputError, match="startingOffsets=latest"):
         parse_options({**LEAST, "startingOffsets": "latest"}).check_batch()
@@ -156,9 +156,9 @@ def test_options_refuse_in_a_batch_what_is_for_streams_and_the_other_way_round()
         parse_options({**LEAST, "endingOffsets": "latest"}).check_stream()
     with pytest.raises(InvalidInputError, match="endingTimestamp is for batch reads"):
         parse_options({**LEAST, "endingTimestamp": "5"}).check_stream()
-    with pytest.raises(InvalidInputError, match="maxBytesPerTrigger is only for streams"):
+    with pytest.raises(InvalidInputError, match="maxBytesPerTrigger is supported only in streams"):
         parse_options({**LEAST, "maxBytesPerTrigger": "5"}).check_batch()
-    with pytest.raises(InvalidInputError, match=r"minOffsetsPerTrigger needs Spark 4\.2"):
+    with pytest.raises(InvalidInputError, match=r"minOffsetsPerTrigger requires Spark 4\.2"):
         parse_options({**LEAST, "minOffsetsPerTrigger": "5"}).check_stream(has_limits=False)
     both = parse_options({**LEAST, "startingOffsets": "earliest", "minPartitions": "3"})
     both.check_batch()

@@ -139,8 +139,8 @@ def test_a_declared_header_of_another_type_is_null_with_one_warning_that_names_t
     assert [row["n"] for row in rows] == [1, 1, 1, None, None, None, 7, None]
     assert [row["m"] for row in rows] == [None] * 5 + [2, None, None]
     assert [record.getMessage() for record in caplog.records if record.name == "headstream.spark"] == [
-        "shop/orders partition 1, offset 5 and after: the header 'n' is not of the type INT32 that headerColumns declares, "
-        "so its column is null"
+        "shop/orders partition 1, offset 5 and after: the header 'n' does not have the type INT32 declared in headerColumns; "
+        "its column is null"
     ]
 
 

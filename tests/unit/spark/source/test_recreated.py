@@ -80,14 +80,14 @@ def test_begin_anew_drops_the_positions_of_kafka_topics_and_keeps_the_others(tmp
     ("text", "what", "option"),
     [
         (
-            "headstream.errors.LogError: topic cdc/data was deleted and recreated since this query last read it; its offsets now "
-            "count other messages (its number is 1/2, was 1/1). Start the query with a new checkpointLocation; it then reads",
-            "topic cdc/data was deleted and recreated since this query last read it; its offsets now count other messages",
+            "headstream.errors.LogError: topic cdc/data was deleted and recreated after this query last read it; the offsets now "
+            "refer to other messages (its number is 1/2, was 1/1). Start the query with a new checkpointLocation; it then reads",
+            "topic cdc/data was deleted and recreated after this query last read it; the offsets now refer to other messages",
             "--accept-recreated",
         ),
         (
             "headstream.errors.OffsetOutOfRangeError: offsets 3 to 9 cannot all be read: 5 to 9 exist (cdc/data). Older records "
-            "were dropped by retention, later offsets were never written or are lost; set failOnDataLoss=false",
+            "were dropped by retention; later offsets were never written or are lost. Set failOnDataLoss=false",
             "messages were deleted before they were read: offsets 3 to 9 cannot all be read: 5 to 9 exist",
             "--accept-loss",
         ),

@@ -1,1 +1,1 @@
-"""Consumers that try failing messages again: attempts, delays and dead letters."""
+"""Consumers that retry failed messages: attempts, delays and dead letters."""

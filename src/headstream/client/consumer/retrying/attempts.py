@@ -21,7 +21,7 @@ class Failure:
     Args:
         error: Stored with the failure.
         delay_us: Delay before the next attempt, microseconds.
-        reason: Why the message is dead-lettered, a code of DeadLetterReason; empty if it is retried.
+        reason: Reason for the dead letter, a code of DeadLetterReason; empty if the message is retried.
     """
 
     failures: int
@@ -32,18 +32,18 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How a consumer handles failing messages; `dead_letter` is the topic after the last attempt, or None."""
+    """How a consumer handles failing messages; `dead_letter` is the topic for permanently failed messages, or None."""
 
     group: str
     retry: Retry
     dead_letter: TopicName | None
 
     def failure(self, failures: int, error: str | BaseException, reason: str, delay_us: int | None) -> Failure:
-        """Return the result of a failed attempt (number `failures` of its message).
+        """Return the result of a message's failed attempt number `failures`.
 
         Args:
             reason: A code of DeadLetterReason, used after the last attempt.
-            delay_us: Microseconds; None is the policy's delay.
+            delay_us: Delay before the next attempt, microseconds; None uses the policy's delay.
         """
         if self.retry.is_last(failures):
             return self.give_up(failures, error, reason)
@@ -59,7 +59,7 @@ class PauseGate:
     """Whether a consumer can begin another attempt; times are monotonic seconds.
 
     Attributes:
-        is_on_trial: While or after the group is paused: one message at a time is delivered, until one succeeds.
+        is_on_trial: Whether the group is or was paused; until an attempt succeeds, one message at a time is delivered.
     """
 
     def __init__(self) -> None:
@@ -70,8 +70,8 @@ class PauseGate:
         """Update the pause from a response of the server.
 
         Args:
-            paused_us: Remaining pause, microseconds; 0 while the group runs or is on trial.
-            succeeded: Successful attempts that are recorded in the log.
+            paused_us: Remaining pause, microseconds; 0 if the group runs or is on trial.
+            succeeded: Number of successful attempts that are recorded in the log.
         """
         if paused_us:
             self._until_s, self.is_on_trial = now_s + paused_us / 1e6, True
@@ -79,7 +79,7 @@ class PauseGate:
             self.is_on_trial = False
 
     def left_s(self, now_s: float) -> float:
-        """Return how long attempts are paused, seconds."""
+        """Return the remaining pause of attempts, seconds."""
         return max(0.0, self._until_s - now_s)
 
 
@@ -88,5 +88,5 @@ def _text_of(error: str | BaseException) -> str:
 
 
 def worker_name() -> str:
-    """Return the name of this process for display: its host and number."""
+    """Return the name of this process for display: host name and process id."""
     return f"{socket.gethostname()}-{os.getpid()}".encode()[:_MAX_WORKER_BYTES].decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""RetryingFetching: which message is next, while some wait for another attempt. Sans-IO; times are monotonic seconds.
+"""RetryingFetching: chooses the next message while failed messages wait for another attempt. Sans-IO; monotonic seconds.
 
 fetching.due(now_s)                            messages to fetch again: after their delay, or after the previous message
 fetching.put_again(partition, offset, message) the result
@@ -23,7 +23,7 @@ MAX_OPEN: Final = 5_000
 
 
 class Broken(NamedTuple):
-    """A message that could not be transformed for its delivery."""
+    """A message that could not be transformed for delivery."""
 
     stored: ReceivedMessage
     partition: int
@@ -31,7 +31,7 @@ class Broken(NamedTuple):
 
 
 class RetryingFetching(Fetching):
-    """Positions and messages of one consumer that tries messages again.
+    """Positions and messages of one consumer that retries messages.
 
     Args:
         order: The messages that wait for a failing message.
@@ -39,7 +39,7 @@ class RetryingFetching(Fetching):
 
     Attributes:
         broken: The message that could not be decoded, or None.
-        succeeded_count: Successful attempts that are not reported to the log yet.
+        succeeded_count: Number of successful attempts not yet reported to the log.
     """
 
     def __init__(
@@ -64,17 +64,17 @@ class RetryingFetching(Fetching):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no message is in progress, and all steps are recorded in the log."""
+        """Whether no message is in progress and all steps are recorded in the log."""
         return not (self.has_in_hand or self._pending_seeks) and all(track.is_settled for track in self.tracks.values())
 
     @property
     def has_in_hand(self) -> bool:
-        """Whether a message is in the user's hands, from a loop or a poll."""
+        """Whether a loop or a poll has delivered a message that is not settled."""
         return self._current is not None or bool(self._handed_out)
 
     @property
     def is_empty(self) -> bool:
-        """Whether all fetched messages have been delivered, or none can be delivered now."""
+        """Whether all fetched messages have been delivered or no fetched message can be delivered yet."""
         return (not self._again and not self._buffer) or self._is_paused()
 
     @property
@@ -84,17 +84,17 @@ class RetryingFetching(Fetching):
 
     @property
     def current(self) -> tuple[int, int] | None:
-        """Partition and offset of the message that the loop's body has, or None."""
+        """Partition and offset of the message that the loop body processes, or None."""
         return self._current
 
     @property
     def next_due_s(self) -> float | None:
-        """The time when the next message can be retried, or None; messages of revoked partitions wait for their partitions."""
+        """The time of the next retry, or None; messages of revoked partitions are not retried."""
         revoked = self._assignment.revoked
         return min((due_s for due_s, partition, _ in self._due if partition not in revoked), default=None)
 
     def next_polls(self) -> list[tuple[int, int]]:
-        """Return each partition to poll with its position, except where a failing message blocks or too many messages wait."""
+        """Return the partitions to poll with their positions, except blocked partitions or with too many open messages."""
         return [
             (partition, position)
             for partition, position in super().next_polls()
@@ -104,7 +104,7 @@ class RetryingFetching(Fetching):
     # -- attempts again -----------------------------------------------------------------------------------------
 
     def due(self, now_s: float) -> tuple[int, int] | None:
-        """Return partition and offset of a message to fetch again, or None; put_again() follows."""
+        """Return partition and offset of a message to fetch again, or None; the caller then calls put_again()."""
         revoked: list[tuple[float, int, int]] = []
         found = None
         while found is None and self._due and self._due[0][0] <= now_s:
@@ -124,7 +124,7 @@ class RetryingFetching(Fetching):
         return None if found is None else found[1:]
 
     def put_again(self, partition: int, offset: int, message: ReceivedMessage | None) -> None:
-        """Add a message that was fetched again; None if it was removed, and therefore counts as done."""
+        """Add a message that was fetched again; None if the message was removed, which marks it as done."""
         if self._asked in self._due:
             self._due.remove(self._asked)
             heapq.heapify(self._due)
@@ -134,7 +134,7 @@ class RetryingFetching(Fetching):
             self._again.append((message, partition))
 
     def fail(self, partition: int, offset: int, failures: int, due_s: float) -> None:
-        """Record a failure: the message is retried at a time; delivered messages that wait for it are taken back."""
+        """Record a failure: the message is retried at `due_s`; delivered messages that must wait for it are taken back."""
         self._drop_from_hand(partition, offset)
         track = self.tracks[partition]
         track.fail(offset, failures)
@@ -142,7 +142,7 @@ class RetryingFetching(Fetching):
         self._take_back(partition)
 
     def _take_back(self, partition: int) -> None:
-        """Return the fetched messages of a partition that is blocked: they are fetched again."""
+        """Drop the buffered messages of a blocked partition; they are fetched again later."""
         track = self.tracks[partition]
         if track.is_blocked:
             self._buffer = deque(entry for entry in self._buffer if entry[1] != partition)
@@ -177,14 +177,14 @@ class RetryingFetching(Fetching):
     # -- delivery --------------------------------------------------------------------------------------------------
 
     def deliver(self) -> ReceivedMessage | None:
-        """Return the next message or None; `broken` is then a message that cannot be delivered, if any."""
+        """Return the next message or None; if None, `broken` can be a message that could not be transformed."""
         message = self._take()
         if message is not None:
             self._current = message.partition, message.offset
         return message
 
     def hand_out(self, count: int, *, is_first: bool = False) -> list[ReceivedMessage]:
-        """Return up to `count` messages, until a message is broken."""
+        """Return up to `count` messages, up to the first message that cannot be transformed."""
         messages: list[ReceivedMessage] = []
         while len(messages) < count and (message := self._take()) is not None:
             self._handed_out[message.partition] = self.tracks[message.partition].begun_until
@@ -192,7 +192,7 @@ class RetryingFetching(Fetching):
         return messages
 
     def undeliver(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Return delivered messages to the front of the buffer; messages that are not in progress are dropped."""
+        """Put delivered messages back at the front of the buffer; messages that are not in progress are dropped."""
         back: list[tuple[ReceivedMessage, int]] = []
         for message in messages:
             track = self.tracks.get(message.partition)
@@ -205,7 +205,7 @@ class RetryingFetching(Fetching):
         self._again.extendleft(reversed(back))
 
     def put_back_broken(self) -> None:
-        """Make the message that could not be transformed the next message again."""
+        """Put the message that could not be transformed back at the front of the buffer."""
         if self.broken is not None:
             self._again.appendleft((self.broken.stored, self.broken.partition))
             self.broken = None
@@ -257,12 +257,12 @@ class RetryingFetching(Fetching):
     # -- done -------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Mark the message delivered last as done."""
+        """Mark the last delivered message as done."""
         if self._current is not None:
             self.finish_one(*self._current)
 
     def apply_seeks(self) -> None:
-        """Make the pending seeks effective."""
+        """Apply the pending seeks."""
         for partition, offset in self._pending_seeks.items():
             self.tracks[partition].seek(offset)
             self._touched.add(partition)
@@ -277,7 +277,7 @@ class RetryingFetching(Fetching):
                 self.finish_one(partition, offset)
 
     def finish_up_to(self, partition: int, offset: int) -> bool:
-        """Mark the delivered messages of a partition up to one as done, and return whether the partition is still read."""
+        """Mark a partition's delivered messages up to an offset as done; return whether the partition is still read."""
         if partition not in self._positions:
             return False
         for other in self._in_hand(partition):
@@ -298,7 +298,7 @@ class RetryingFetching(Fetching):
             self.tracks[partition] = Track(offset, Known(), self._order)
 
     def begin(self, partition: int, offset: int) -> None:
-        """Start reading a partition, from an offset."""
+        """Start reading a partition at an offset."""
         self.tracks[partition] = Track(offset, self._load(partition), self._order)
         super().begin(partition, offset)
 

@@ -1,6 +1,6 @@
-"""RetryingReading: counts the failures of each message, retries it, and finally moves it to the dead-letter topic.
+"""RetryingReading: counts the failures of each message, retries it, and dead-letters it after the last attempt.
 
-The log stores unfinished messages (broker/deliveries/deliveries.py); this reading records each step before the next step:
+The log stores unfinished messages (broker/deliveries/deliveries.py). This Reading records each step before the next step:
 
     the first message of a partition, or another attempt, is delivered    BEGUN: a killed process counts as a failure
     the body raised an error, or retry()                                  FAILED with its delay; after the last attempt POISONED
@@ -37,7 +37,7 @@ _HANDED_OUT: Final = FETCH_COUNT
 
 
 class RetryingReading(PartitionReading, Settler):
-    """The reading of a consumer with `on_error` and a group; the transport has deliveries."""
+    """Reads messages for a consumer with `on_error` and a group; requires a transport that supports deliveries."""
 
     def __init__(self, transport: Transport, topic: Topic, options: ReadingOptions, policy: RetryPolicy) -> None:
         assert isinstance(transport, DeliveryAccess)
@@ -58,7 +58,7 @@ class RetryingReading(PartitionReading, Settler):
     # -- what the group had not finished ------------------------------------------------------------------------
 
     def _load(self, partition: int) -> Known:
-        """Return the unfinished messages of the group in a partition; begun attempts that did not end count as failures."""
+        """Return the group's unfinished messages in a partition; attempts that began and did not end are counted as failures."""
         found = self._deliveries.unfinished(self.partitions.topic, self.policy.group, partition)
         known = Known(found.begun_until, OffsetRanges(found.pending))
         if self.policy.retry.pause_rule is not None:
@@ -102,7 +102,7 @@ class RetryingReading(PartitionReading, Settler):
         self._gate.update_from_server(settled.paused_us, succeeded, time.monotonic())
 
     def _report(self, partition: int, *steps: DeliveryChange) -> None:
-        """Record all steps of a partition in the log, and the given further steps."""
+        """Record all pending steps of a partition in the log, and the given additional steps."""
         track = self._fetching.tracks[partition]
         begun_until, changes = track.changes(steps)
         self._settle(partition, changes, begun_until, self._fetching.generations.get(partition))
@@ -141,7 +141,7 @@ class RetryingReading(PartitionReading, Settler):
     # -- delivery ---------------------------------------------------------------------------------------------------
 
     def take(self) -> ReceivedMessage | None:
-        """Record that the previous message is done, and return the next message if it is buffered, else None."""
+        """Record that the previous message is done; return the next message if it is buffered, else None."""
         self._fetching.apply_seeks()
         self.finish()
         self.partitions.follow_if_due()
@@ -159,7 +159,7 @@ class RetryingReading(PartitionReading, Settler):
             return message
 
     def _begin_attempt(self, message: ReceivedMessage) -> None:
-        """Record in the log that an attempt begins, where that is unknown after a crash."""
+        """Record the start of an attempt in the log if it could not be determined after a crash."""
         partition, offset = message.partition, message.offset
         track = self._fetching.tracks[partition]
         opened = track.open[offset]
@@ -184,7 +184,7 @@ class RetryingReading(PartitionReading, Settler):
         self._store()
 
     def fetch(self, wanted: int | None) -> bool:
-        """Fetch the messages whose delay is over, or poll the partitions, and return whether messages are buffered."""
+        """Fetch the messages whose delay is over, or poll the partitions; return whether messages are buffered."""
         self._fetching.apply_seeks()
         with self.partitions.noting_damage():
             self.partitions.follow()
@@ -206,7 +206,7 @@ class RetryingReading(PartitionReading, Settler):
             self._fetching.put_again(partition, offset, found[0] if is_there else None)
 
     def wait(self, timeout_ms: float) -> None:
-        """Wait for messages, a change of the group, the end of a delay or of a pause."""
+        """Wait for messages, a change of the group, or the end of a delay or pause."""
         if paused_s := self._paused_s:
             self.partitions.rest()
             time.sleep(min(paused_s, timeout_ms / 1000))
@@ -217,7 +217,7 @@ class RetryingReading(PartitionReading, Settler):
         self.partitions.wait(timeout_ms, dict(self._fetching.next_polls()))
 
     def hand_out(self, count: int) -> list[ReceivedMessage]:
-        """Return up to `count` messages, to settle one by one, or by commit()."""
+        """Return up to `count` messages; the caller settles them singly or by commit()."""
         messages = self._fetching.hand_out(1 if self._gate.is_on_trial else min(count, _HANDED_OUT))
         if self._fetching.broken is not None:
             try:
@@ -228,7 +228,7 @@ class RetryingReading(PartitionReading, Settler):
         return messages
 
     def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Undo the delivery of messages, and their attempts that have begun."""
+        """Undo the delivery of messages, and the attempts that began with it."""
         self._fetching.undeliver(messages)
         for message in messages:
             track = self._fetching.tracks.get(message.partition)
@@ -241,7 +241,7 @@ class RetryingReading(PartitionReading, Settler):
             track.is_first = True
 
     def commit(self, message: Message | None) -> None:
-        """Record that all delivered messages are done, or the delivered messages of a partition up to one message."""
+        """Record that all delivered messages are done, or a partition's delivered messages up to one message."""
         self.partitions.mark_done(message)
         self._store(is_by_hand=True)
 
@@ -279,7 +279,7 @@ class RetryingReading(PartitionReading, Settler):
             self._fetching.fail(partition, offset, failure.failures, time.monotonic() + failure.delay_us / 1e6)
 
     def end(self, *, commit: bool) -> None:
-        """Release the attempts that have begun and are not done: this counts as no failure."""
+        """Release unfinished attempts without counting a failure."""
         for partition, track in self._fetching.tracks.items():
             begun = [offset for offset, each in track.open.items() if each.is_begun and not (commit and each.in_hand)]
             with suppress(HeadstreamError):

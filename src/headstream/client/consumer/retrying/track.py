@@ -1,9 +1,9 @@
 """Track: the state of one partition in a consumer that retries messages. Sans-IO; times are monotonic seconds.
 
 begun_until  one past the last message taken from the fetched messages
-open         messages before it that are not done: in hand, delayed, or waiting for a failing message
-reported     open messages that the log has recorded; their completion must be recorded too
-known        messages that the group had not finished when the consumer began, unless fetched since
+open         messages before begun_until that are not done: delivered, delayed, or waiting for a failing message
+reported     open messages that the log has recorded; their completion must also be recorded
+known        messages that the group had not finished when the consumer started and that are not yet fetched
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class OpenMessage:
     """A message that is not done.
 
     Args:
-        in_hand: Whether it was delivered to the user.
+        in_hand: Whether the message was delivered to the user.
         is_begun: Whether the log has recorded the start of the attempt.
     """
 
@@ -32,12 +32,12 @@ class OpenMessage:
 
 @dataclass(slots=True)
 class Known:
-    """A group's unfinished messages of a partition when a consumer began.
+    """A group's unfinished messages of a partition when a consumer starts.
 
     Args:
-        begun_until: All messages before this offset are done, except
-        pending: these messages, and
-        failing: these: offset -> failures, and the earliest time of the next attempt.
+        begun_until: All messages before this offset are done, except `pending` and `failing`.
+        pending: Offsets of messages that have not failed.
+        failing: Offset -> number of failures, and the earliest time of the next attempt.
     """
 
     begun_until: int = 0
@@ -73,16 +73,16 @@ class Track:
 
     @property
     def base(self) -> int:
-        """The first offset that is not done, to this consumer's knowledge."""
+        """The first offset that this consumer does not know to be done."""
         return min(self.open) if self.open else self.begun_until
 
     @property
     def is_blocked(self) -> bool:
-        """Whether nothing is delivered until a failing message is done."""
+        """Whether the partition delivers no message until a failing message is done."""
         return self._order is RetryOrder.PARTITION and bool(self._failing)
 
     def take(self, offset: int, key: bytes | None, next_offset: int) -> float | None:
-        """Take a fetched message, and return when it can be delivered: 0 is now; None if it is done or waits."""
+        """Take a fetched message; return the time at which it can be delivered (0: now), or None if it is done or must wait."""
         self._pass(offset)
         self.begun_until = offset + 1
         self._pass(next_offset)
@@ -98,7 +98,7 @@ class Track:
         return None if self.wait(offset) else 0.0
 
     def wait(self, offset: int) -> bool:
-        """Make a message wait if an earlier message fails; return whether it waits."""
+        """Make a message wait if it must follow an earlier failing message; return whether it waits."""
         key = self.open[offset].key
         if self._order is RetryOrder.SKIP or (self._order is RetryOrder.KEY and key is None):
             return False
@@ -108,19 +108,19 @@ class Track:
         return False
 
     def fail(self, offset: int, failures: int) -> None:
-        """Record a failure that the log knows of."""
+        """Record a failure that is stored in the log."""
         message = self.open[offset]
         message.failures, message.in_hand, message.is_begun = failures, False, False
         self._failing.setdefault(self._group_of(message.key), set()).add(offset)
         self.mark_reported(offset)
 
     def mark_reported(self, offset: int) -> None:
-        """Record that the log knows of an open message."""
+        """Record that an open message is stored in the log."""
         self._unrecorded.discard(offset)
         self._reported.add(offset, offset + 1)
 
     def finish(self, offset: int, *, is_reported: bool = False) -> list[int]:
-        """Record that a message is done; return the offsets that waited for it alone, ascending; `is_reported`: the log knows."""
+        """Mark a message as done (`is_reported`: also in the log); return the offsets that waited only for it, ascending."""
         message = self.open.pop(offset, None)
         if message is None:
             return []
@@ -148,28 +148,28 @@ class Track:
         self._done_until = max(self._done_until, next_offset)
 
     def _pass(self, next_offset: int) -> None:
-        """Advance to an offset; unfinished messages before it are done: hidden for all, removed, or filtered out."""
+        """Advance to an offset; unfinished messages before it are done, because they are hidden, removed, or filtered out."""
         for each in self._reported.within(self.begun_until, next_offset):
             self._reported.remove(*each)
             self._passed.add(*each)
         self.begun_until = max(self.begun_until, next_offset)
 
     def plain_commit(self) -> int | None:
-        """Return the offset whose commit records all steps, or None if further steps have to be recorded."""
+        """Return the offset whose commit records all steps; None if other steps must also be recorded."""
         base = self.base
         is_plain = not (self.is_sought or self._finished or len(self._passed) or len(self._reported)) and self._done_until <= base
         return base if is_plain and self.begun_until >= self.known.begun_until else None
 
     @property
     def is_settled(self) -> bool:
-        """Whether the log knows everything."""
+        """Whether all steps are recorded in the log."""
         plain = self.plain_commit()
         if plain is not None:
             return plain <= self._committed
         return not (self.is_sought or self._finished or len(self._passed)) and self._done_until <= self._committed
 
     def changes(self, extra: Iterable[DeliveryChange] = ()) -> tuple[int, list[DeliveryChange]]:
-        """Return `begun_until` and all steps not recorded in the log, with `extra` steps; settled() must follow."""
+        """Return `begun_until`, all steps not recorded in the log, and the `extra` steps; the caller must then call settled()."""
         steps = list(extra)
         begun_until = max(self._done_until, *(step.until_offset for step in steps), 0)
         begin = [DeliveryChange(DeliveryStep.SOUGHT, self._committed, self._committed + 1)] if self.is_sought else []
@@ -181,7 +181,7 @@ class Track:
         return begun_until, [*begin, *done, *pending, *steps]
 
     def settled(self, begun_until: int) -> None:
-        """Record that the log has stored all steps before an offset: begun_until as of changes(), or a committed offset."""
+        """Record that the log has stored all steps before an offset: the begun_until of changes(), or a committed offset."""
         self.is_sought = False
         self._finished.clear()
         self._passed = OffsetRanges()
@@ -194,7 +194,7 @@ class Track:
         self._committed = offset
 
     def seek(self, offset: int) -> None:
-        """Begin again at an offset, after the log has recorded the seek."""
+        """Restart at an offset after the log has recorded the seek."""
         self.__init__(offset, Known(), self._order)  # type: ignore[misc]
         self.is_sought = True
 

@@ -1,4 +1,4 @@
-"""Holding: the leased messages of a worker, fetched or not, delivered or not. Sans-IO; times are monotonic seconds.
+"""Holding: the leased messages of a worker in all stages. Sans-IO; times are monotonic seconds.
 
 grant -> unfetched ranges -> buffer of messages -> delivered -> settled
 """
@@ -26,8 +26,8 @@ class HeldMessage:
     """A leased message.
 
     Args:
-        end_s: Time at which its lease ends, at the latest.
-        in_hand: Whether it was delivered to the user.
+        end_s: Latest time at which the lease ends.
+        in_hand: Whether the message was delivered to the user.
     """
 
     token: int
@@ -39,7 +39,7 @@ class HeldMessage:
 
 @dataclass(slots=True)
 class UnfetchedRange:
-    """Leased messages that are not fetched yet, up to before `until_offset`."""
+    """Leased messages before `until_offset` that are not yet fetched."""
 
     partition: int
     from_offset: int
@@ -48,7 +48,7 @@ class UnfetchedRange:
 
 
 class LeaseSize:
-    """Number of messages to lease: as many as one worker processes in a short time; `lease_s`: of a lease."""
+    """Computes how many messages to lease: the number that one worker processes in a short time."""
 
     def __init__(self, lease_s: float, most: int) -> None:
         self._target_s = min(_LONGEST_S, lease_s / _PARTS)
@@ -62,7 +62,7 @@ class LeaseSize:
         self._count, self._begun_s = count, now_s
 
     def end(self, now_s: float) -> None:
-        """Record that all of them were processed."""
+        """Record that all leased messages were processed."""
         if self._count >= self.count:
             took_s = now_s - self._begun_s
             if took_s < self._target_s / 2:
@@ -82,18 +82,18 @@ class Holding:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every leased message was fetched and delivered."""
+        """Whether all leased messages were fetched and delivered."""
         return not self.buffer and not self.unfetched
 
     def add(self, grant: Grant, token: int, end_s: float) -> int:
-        """Add a grant, and return its number of messages."""
+        """Add a grant; return its number of messages."""
         for each in grant.ranges:
             held = HeldMessage(token, each.failures, end_s, grant.generation)
             self.unfetched.append(UnfetchedRange(grant.partition, each.from_offset, each.until_offset, held))
         return sum(each.until_offset - each.from_offset for each in grant.ranges)
 
     def feed(self, messages: Iterable[ReceivedMessage], until_offset: int) -> list[tuple[int, int]]:
-        """Add fetched messages of the first unfetched range, in order; return the ranges that have no message."""
+        """Add fetched messages of the first unfetched range, in order; return the offset ranges without messages."""
         wanted = self.unfetched[0]
         until = min(until_offset, wanted.until_offset)
         known = wanted.held
@@ -120,7 +120,7 @@ class Holding:
         return apart
 
     def drop(self, partition: int, generation: int) -> None:
-        """Forget the messages of a partition that was purged."""
+        """Drop the messages of a purged partition."""
         lost = [place for place, held in self.held.items() if place[0] == partition and held.generation == generation]
         for place in lost:
             del self.held[place]
@@ -130,11 +130,11 @@ class Holding:
         )
 
     def in_hand(self) -> list[tuple[int, int]]:
-        """Return partition and offset of the messages that the user has."""
+        """Return partition and offset of the messages that are delivered to the user."""
         return [place for place, held in self.held.items() if held.in_hand]
 
     def changes(self, step: LeaseStep, places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, list[LeaseChange]]]:
-        """Yield partition, generation and one step of held messages (given by partition and offset) as ranges."""
+        """Yield partition, generation and offset ranges with one step for held messages (given by partition and offset)."""
         found: dict[tuple[int, int, int], list[int]] = {}
         for partition, offset in places:
             held = self.held[partition, offset]
@@ -147,7 +147,7 @@ class Holding:
             yield partition, generation, changes
 
     def take_undelivered(self) -> Iterator[tuple[int, int, list[LeaseChange]]]:
-        """Yield the steps that release the undelivered messages, and forget these messages."""
+        """Yield the steps that release the undelivered messages, and drop these messages."""
         places = [place for place, held in self.held.items() if not held.in_hand]
         yield from self.changes(LeaseStep.RELEASED, places)
         yield from self._release_unfetched()
@@ -162,7 +162,7 @@ class Holding:
         self.unfetched.clear()
 
     def take_all(self) -> Iterator[tuple[int, int, list[LeaseChange]]]:
-        """Yield the steps that release all messages, and forget them."""
+        """Yield the steps that release all messages, and drop all messages."""
         yield from self.changes(LeaseStep.RELEASED, list(self.held))
         yield from self._release_unfetched()
         self.buffer.clear()

@@ -42,16 +42,16 @@ class Leasing:
     """The leases of one worker.
 
     Args:
-        lease_us: Length of a lease, microseconds.
+        lease_us: Duration of a lease, microseconds.
         partitions: The partitions to lease from; None for all, including partitions added later.
         starts: Partition -> first offset if the group has no committed offset.
 
     Attributes:
-        ends: Partition -> its end when nothing could be leased.
-        wait_s: Maximum wait when nothing could be leased, or None.
-        is_paused: Whether the group was paused then.
+        ends: Partition -> end of the partition at the last request, if no message could be leased.
+        wait_s: Maximum wait if no message could be leased, or None.
+        is_paused: Whether the group was paused at the last request.
         scanned_count: Messages that the filter has examined.
-        failed_count: Of them, messages that the filter could not be applied to.
+        failed_count: Examined messages that the filter could not be applied to.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Leasing:
         return self._transport.leases
 
     def request(self, count: int, partitions: Iterable[int], deferred: Iterable[int] = ()) -> int:
-        """Lease messages, and return their number."""
+        """Lease messages; return their number."""
         retry, now_s = self._policy.retry, time.monotonic()
         request = LeaseRequest(
             secrets.randbits(64),
@@ -119,11 +119,11 @@ class Leasing:
 
     @property
     def next_check_in_s(self) -> float:
-        """Latest time of the next check for added partitions, seconds from now."""
+        """Seconds until the next check for added partitions, at most."""
         return max(0.0, self._next_check_s - time.monotonic()) if self._follows_all else math.inf
 
     def _look_for_partitions(self) -> None:
-        """Include added partitions in leases, and exclude deleted partitions."""
+        """Start leasing from added partitions; stop leasing from deleted partitions."""
         if not self.next_check_in_s:
             there = {each.number for each in self._transport.topics.get(self._name).partitions}
             self._cycle = [number for number in self._cycle if number in there] + sorted(there.difference(self._cycle))
@@ -137,13 +137,13 @@ class Leasing:
             return self._leases.lease(self._name, self._membership.member, request)
 
     def fetch(self, count: int | None = None) -> bool:
-        """Lease and fetch messages until some are buffered, and return whether some are.
+        """Lease and fetch until messages are buffered; return whether messages are buffered.
 
         Args:
-            count: Maximum; None leases as many as the worker processes in a short time.
+            count: Maximum number of messages; None leases the number that the worker processes in a short time.
 
         Raises:
-            CorruptSendError: a partition is damaged, and all other partitions have no more messages.
+            CorruptSendError: a partition is damaged and no other partition has more messages.
         """
         while not self.fetch_leased():
             self._size.end(time.monotonic())
@@ -163,13 +163,13 @@ class Leasing:
         return True
 
     def fetch_leased(self) -> bool:
-        """Fetch messages that are already leased until some are buffered, and return whether some are."""
+        """Fetch leased messages until messages are buffered; return whether messages are buffered."""
         while not self.holding.buffer and self.holding.unfetched:
             self._fetch_unfetched()
         return bool(self.holding.buffer)
 
     def _fetch_unfetched(self) -> None:
-        """Fetch one response of the first unfetched range; messages missing from it are done."""
+        """Fetch one response for the first unfetched range; messages that the response does not contain are done."""
         wanted = self.holding.unfetched[0]
         request = self._poll.from_offset(wanted.from_offset, wanted.until_offset - wanted.from_offset)
         try:
@@ -187,7 +187,7 @@ class Leasing:
             self._report(wanted.partition, wanted.held.generation, changes)
 
     def fetch_deferred(self, partition: int, offset: int) -> bool:
-        """Lease and fetch a deferred message as the next message in the buffer; return whether this succeeded."""
+        """Lease and fetch a deferred message and put it at the front of the buffer; return whether this succeeded."""
         self._release_if_paused()
         holding = self.holding
         unfetched, buffer = holding.set_apart()
@@ -223,11 +223,11 @@ class Leasing:
         return LeaseLostError(
             told if len(refused) <= _MOST_NAMED else f"{told}; and more",
             where=where,
-            advice="Nothing is recorded for it. Set a longer lease=, or call extend(message, '1m') before the lease ends",
+            advice="Nothing was recorded. Set a longer lease=, or call extend(message, '1m') before the lease ends",
         )
 
     def report(self, places: Iterable[tuple[int, int]], step: LeaseStep) -> LeaseLostError | None:
-        """Record one step of messages in the log, forget them, and return the error for refused steps, or None."""
+        """Record one step of messages in the log and drop the messages; return the error for refused steps, or None."""
         lost: LeaseLostError | None = None
         places = list(places)
         for partition, generation, changes in list(self.holding.changes(step, places)):
@@ -237,7 +237,7 @@ class Leasing:
         return lost
 
     def report_failure(self, place: tuple[int, int], failure: Failure) -> LeaseLostError | None:
-        """Record in the log that a message failed, or failed permanently, and forget it; as report()."""
+        """Record in the log that a message failed, temporarily or permanently, and drop the message; returns as report()."""
         step = LeaseStep.POISONED if failure.reason else LeaseStep.FAILED
         held = self.holding.held[place]
         change = LeaseChange(step, held.token, place[1], place[1] + 1, failure.delay_us, failure.reason, failure.error)
@@ -246,7 +246,7 @@ class Leasing:
         return lost
 
     def extend(self, place: tuple[int, int], lease_us: int) -> LeaseLostError | None:
-        """Extend the lease of a message; as report(), but it is forgotten only if the extension was refused."""
+        """Extend the lease of a message; returns as report(). The message is dropped only if the extension is refused."""
         held, end_s = self.holding.held[place], time.monotonic() + lease_us / 1e6
         change = LeaseChange(LeaseStep.EXTENDED, held.token, place[1], place[1] + 1, lease_us)
         lost = self._report(place[0], held.generation, [change])
@@ -257,7 +257,7 @@ class Leasing:
         return lost
 
     def release_all(self) -> None:
-        """Release all messages: other workers get them immediately."""
+        """Release all messages, so that other workers can lease them immediately."""
         for partition, generation, changes in list(self.holding.take_all()):
             self._report(partition, generation, changes)
 
@@ -273,7 +273,7 @@ class Leasing:
         self._membership.leave()
 
     def put_back(self, message: ReceivedMessage) -> bool:
-        """Make a delivered message the next message again; return whether its lease is still held."""
+        """Put a delivered message back at the front of the buffer; return whether its lease is still held."""
         held = self.holding.held.get((message.partition, message.offset))
         if held is None:
             return False
@@ -283,7 +283,7 @@ class Leasing:
 
     @contextmanager
     def keeping(self, message: ReceivedMessage) -> Iterator[None]:
-        """Put a message back if its outcome cannot be recorded in the log."""
+        """Return a context that puts the message back if its outcome cannot be recorded in the log."""
         try:
             yield
         except HeadstreamError:
@@ -291,7 +291,7 @@ class Leasing:
             raise
 
     def next_message(self) -> ReceivedMessage | None:
-        """Return the next buffered message with at least half of its lease left; messages with less are released."""
+        """Return the next buffered message whose lease has at least half of its time left; release messages with less time."""
         self._release_if_paused()
         late: list[tuple[int, int]] = []
         message: ReceivedMessage | None = None

@@ -1,7 +1,7 @@
-"""SharedReading: a worker of a group whose members lease messages: any worker gets any message, one worker at a time.
+"""SharedReading: a worker of a group whose members lease messages. Every worker can receive every message, one worker at a time.
 
-The log grants leases, and ends them (broker/deliveries/leases.py); leasing.py requests them, and settles each message. A worker
-leases few messages ahead: as many as it processes in a second.
+The log grants and ends leases (broker/deliveries/leases.py); leasing.py requests leases and settles each message. A worker leases
+at most the messages that it processes in a second.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class SharedReading(Reading, LeaseSettler):
     """Reads messages for a consumer with `mode="shared"`; requires a transport that has leases.
 
     Args:
-        options: `start` is the group's first position in a partition without a committed offset.
-        lease_us: Length of a lease, microseconds.
+        options: `start` is the group's start position in a partition without a committed offset.
+        lease_us: Duration of a lease, microseconds.
     """
 
     def __init__(self, transport: Transport, topic: Topic, options: ReadingOptions, policy: RetryPolicy, lease_us: int) -> None:
@@ -66,7 +66,7 @@ class SharedReading(Reading, LeaseSettler):
                 self.settle_done(current)
 
     def take(self) -> ReceivedMessage | None:
-        """Record that the previous message is done, and return the next message if it is buffered, else None."""
+        """Record that the previous message is done; return the next message if it is buffered, else None."""
         self.finish()
         message = self._hand_out()
         if message is not None:
@@ -74,11 +74,11 @@ class SharedReading(Reading, LeaseSettler):
         return message
 
     def fetch(self, wanted: int | None) -> bool:
-        """Lease and fetch messages unless some are buffered, and return whether some are."""
+        """Lease and fetch messages unless messages are buffered; return whether messages are buffered."""
         return self._leasing.fetch(None if wanted is None else min(wanted, FETCH_COUNT))
 
     def wait(self, timeout_ms: float) -> None:
-        """Wait for new messages, for messages after their delay or lease, or for added partitions."""
+        """Wait for new messages, the end of a delay or lease, or added partitions."""
         wait_s = self._leasing.wait_s
         if wait_s is not None:
             timeout_ms = min(timeout_ms, wait_s * 1000)
@@ -109,7 +109,7 @@ class SharedReading(Reading, LeaseSettler):
         return None
 
     def hand_out(self, count: int) -> list[ReceivedMessage]:
-        """Return up to `count` leased messages; an error is raised after the messages before it have been returned."""
+        """Return up to `count` leased messages; an error is raised after earlier messages were returned."""
         messages: list[ReceivedMessage] = []
         try:
             while len(messages) < count:
@@ -124,7 +124,7 @@ class SharedReading(Reading, LeaseSettler):
         return messages
 
     def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Undo the delivery of messages. Their leases continue."""
+        """Undo the delivery of messages; their leases continue."""
         for message in reversed(messages):
             if self._leasing.put_back(message) and self._transforming is not None:
                 self._transforming.put_back(message)
@@ -139,7 +139,7 @@ class SharedReading(Reading, LeaseSettler):
 
     @property
     def current(self) -> Place | None:
-        """The message that the body of a loop has; None also if its partition was purged meanwhile."""
+        """The message that the loop body processes; None if there is none or its partition was purged."""
         return self._current if self._current in self._leasing.holding.held else None
 
     def place_of(self, message: Message) -> Place:
@@ -157,7 +157,7 @@ class SharedReading(Reading, LeaseSettler):
         self._end_attempts(places, self._leasing.report(places, step))
 
     def _end_attempts(self, places: Sequence[Place], lost: LeaseLostError | None) -> None:
-        """End a call for messages, after its steps were recorded."""
+        """End the attempts of messages after their steps were recorded."""
         if self._current in places:
             self._current = None
         if lost is not None:
@@ -171,13 +171,13 @@ class SharedReading(Reading, LeaseSettler):
         self._end_attempts([place], self._leasing.report_failure(place, failure))
 
     def extend(self, place: Place, lease_us: int) -> None:
-        """Have the lease of a message end later."""
+        """Extend the lease of a message."""
         lost = self._leasing.extend(place, lease_us)
         if lost is not None:
             self._end_attempts([place], lost)
 
     def defer(self, place: Place) -> None:
-        """Set a message aside."""
+        """Defer a message."""
         self._report([place], LeaseStep.DEFERRED)
 
     def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage | None:
@@ -190,7 +190,7 @@ class SharedReading(Reading, LeaseSettler):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def end(self, *, commit: bool) -> None:
-        """Release unsettled messages, which counts as no failure."""
+        """Release unsettled messages without counting a failure."""
         if commit:
             self.finish()
         with suppress(HeadstreamError):  # its leases end by time then

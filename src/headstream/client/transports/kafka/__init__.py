@@ -1,4 +1,4 @@
-"""A client's transport to a Kafka cluster, over confluent-kafka.
+"""A client's transport to a Kafka cluster, based on confluent-kafka.
 
 address.py       URL and settings                cluster.py    requests: topics, offsets, groups
 topology.py      streams, topics, partitions     groups.py     groups and committed offsets, by the admin API

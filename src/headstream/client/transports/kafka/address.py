@@ -1,12 +1,12 @@
-"""The address of a Kafka cluster and the login of its clients: the URL and settings, by the names of Kafka's Java clients.
+"""Address and login of a Kafka cluster: a URL and settings, with the setting names of Kafka's Java clients.
 
 kafka://host:9092,other:9092            no login
 kafka://user:password@host:9093         SASL PLAIN over TLS, unless settings override it
 kafka://host:9093?kafka.security.protocol=SSL        any setting of Kafka's clients, as kafka.*
-kafka://host:9092?default_stream=main   an option of connect(), like kafka_headers=spring Settings named in the call override
+kafka://host:9092?default_stream=main   an option of connect(), like kafka_headers=spring
 
-settings of the URL. Spark passes them to Java unchanged. librdkafka has other names for some of them; its own settings can also
-be given as kafka.*.
+Settings passed to connect() override settings of the URL. Spark passes the settings to Java unchanged. Settings that have other
+names in librdkafka are translated; librdkafka's own settings can also be passed as kafka.*.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ class KafkaAddress:
     Args:
         hosts: `host:port`, separated by commas.
         default_stream: The stream of topics whose names have no dot.
-        connect_timeout_ms: Of the first connection.
-        timeout_ms: Of a request, with its retries.
-        kafka_headers: The convention of headers; None is Headstream's convention when encoding, and the convention of a record's
-            mark when decoding.
+        connect_timeout_ms: Timeout of the first connection.
+        timeout_ms: Timeout of a request, including retries.
+        kafka_headers: Header convention. None: encode with Headstream's convention, decode with the record's convention.
     """
 
     hosts: str
@@ -62,25 +61,25 @@ class KafkaAddress:
         for name in ("connect_timeout_ms", "timeout_ms"):
             value = getattr(self, name)
             if not isinstance(value, int) or not 1 <= value <= _LONGEST_MS:
-                raise InvalidOptionError(f"{name} is {value!r}", advice=f"Use 1 to {_LONGEST_MS}, milliseconds")
+                raise InvalidOptionError(f"{name} must be 1 to {_LONGEST_MS} ms, not {value!r}")
 
     @property
     def place(self) -> str:
-        """The address as errors show it, without credentials."""
+        """The address without credentials, for errors."""
         return f"kafka://{self.hosts}"
 
 
 def split_kafka_url(parts: SplitResult) -> tuple[str, str | None, str | None, dict[str, str]]:
-    """Return hosts, user, password and query options of a kafka:// URL; InvalidUrlError (without the password): no cluster."""
+    """Return hosts, user, password and query options of a kafka:// URL; InvalidUrlError (without the password) if invalid."""
     parts = restore_slashes(parts)
     users, at, hosts = parts.netloc.rpartition("@")
     if not _HOSTS.fullmatch(hosts):
-        raise InvalidUrlError("the URL names no Kafka cluster", where=f"kafka://{hosts}", advice="Write kafka://host:9092")
+        raise InvalidUrlError("the URL must name a Kafka cluster", where=f"kafka://{hosts}", advice="Write kafka://host:9092")
     if parts.path.strip("/") or parts.fragment:
         raise InvalidUrlError(
-            "a Kafka URL ends with its hosts, or with ?kafka.* settings",
+            "a Kafka URL must not have a path or a fragment",
             where=f"kafka://{hosts}",
-            advice="Topics are named by subscribe or topic, or in a client's calls",
+            advice="Name topics in the option subscribe or topic, or in the calls of the client",
         )
     user, _, password = (unquote(part) for part in users.partition(":"))
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -88,12 +87,12 @@ def split_kafka_url(parts: SplitResult) -> tuple[str, str | None, str | None, di
 
 
 def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str]:
-    """Return Java's Kafka settings (`kafka.*`) of a URL, overridden by given settings; InvalidUrlError: no cluster."""
+    """Return a URL's settings (`kafka.*`, Java names), overridden by given settings; InvalidUrlError if invalid."""
     hosts, user, password, query = split_kafka_url(parts)
     for name in query:
         if not name.startswith(_PREFIX):
             raise InvalidUrlError(
-                "a Kafka URL ends with its hosts, or with ?kafka.* settings",
+                "the query of a Kafka URL must contain only kafka.* settings",
                 where=f"kafka://{hosts}",
                 advice="Pass other options by name",
             )
@@ -107,12 +106,12 @@ def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str
 def parse_kafka_address(
     parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> KafkaAddress:
-    """Return the address of a URL, completed by options and the environment.
+    """Return the address for a URL, completed by options and environment variables.
 
-    A missing password is HEADSTREAM_PASSWORD; for a login without user and password, the user is HEADSTREAM_USERNAME.
+    HEADSTREAM_PASSWORD is used if the password is missing, and HEADSTREAM_USERNAME if user and password are missing.
 
     Args:
-        given: Options of connect(): names of KAFKA_OPTIONS, and settings as kafka.*.
+        given: Options of connect(): names in KAFKA_OPTIONS, and settings as kafka.*.
 
     Raises:
         InvalidOptionError: an option is unknown, out of range, or set by the client itself.
@@ -129,7 +128,7 @@ def parse_kafka_address(
             )
     for name in settings:
         if name in _FIXED:
-            raise InvalidOptionError(f"kafka.{name} is set by the client itself", advice="Omit it; docs/kafka.md lists its value")
+            raise InvalidOptionError(f"the client itself sets kafka.{name}", advice="Omit kafka.{name}; see docs/kafka.md")
     for name in ("connect_timeout_ms", "timeout_ms"):
         text = options.get(name)
         if isinstance(text, str):

@@ -1,4 +1,4 @@
-"""Cluster: requests to a Kafka cluster, by the admin API of confluent-kafka, repeated while a leader or coordinator is down."""
+"""Cluster: requests through confluent-kafka's admin API, retried while a leader or coordinator is down."""
 
 from __future__ import annotations
 
@@ -62,30 +62,30 @@ class Cluster:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Begin with another admin client: the threads of the parent's do not exist here."""
+        """In a forked child: use a new admin client, because the threads of the parent's client do not exist."""
         self._lock = threading.Lock()
         keep_forever(self._admin)
         self._admin = None
         self._interrupted = {}
 
     def settings(self, **more: Any) -> dict[str, Any]:
-        """Return settings for librdkafka; `more`, with underscores for dots, override the address's."""
+        """Return settings for librdkafka; `more` (underscores for dots) override the settings of the address."""
         made = {"bootstrap.servers": self.address.hosts, "logger": _log, "error_cb": self._note}
         return made | dict(self.address.settings) | {name.replace("_", "."): value for name, value in more.items()}
 
     def make(self, kind: Callable[[dict[str, Any]], _Value], **more: Any) -> _Value:
-        """Make a librdkafka client with the address's settings and `more`; InvalidOptionError: a setting is rejected."""
+        """Create a librdkafka client with the address's settings and `more`; InvalidOptionError if a setting is rejected."""
         if self._is_closed:
             raise ClosedError("the log is closed", advice="Connect again")
         try:
             return kind(self.settings(**more))
         except KafkaException as error:
             raise InvalidOptionError(
-                f"librdkafka rejects the settings: {error_of(error).str()}", advice="Check the options named kafka.*"
+                f"librdkafka rejected the settings: {error_of(error).str()}", advice="Check the options named kafka.*"
             ) from None
 
     def _note(self, error: Any) -> None:
-        """Keep the error of a login: librdkafka retries endlessly, and its calls only time out."""
+        """Store a login error, because librdkafka retries logins without limit and its calls only time out."""
         if isinstance(refused(error, self.address.place), AuthenticationError):
             self._login_error = error
 
@@ -114,7 +114,7 @@ class Cluster:
 
     @property
     def timeout_s(self) -> float:
-        """The maximum duration of a request now, with its retries, seconds."""
+        """The current maximum duration of a request, including retries, seconds."""
         return limited(self.address.timeout_ms / 1000)
 
     def raise_login(self) -> None:
@@ -124,11 +124,11 @@ class Cluster:
             raise refused(error, self.address.place, "the login is refused")
 
     def interrupt(self, thread: int) -> None:
-        """Have a thread's current wait end with an error."""
+        """End a thread's current wait with an error."""
         self._interrupted[thread] = time.monotonic()
 
     def check_interrupt(self) -> None:
-        """Raise ServerUnreachableError if the caller's thread is to be interrupted, ClosedError if the log is closed."""
+        """Raise ServerUnreachableError if the calling thread was interrupted, ClosedError if the log is closed."""
         if self._is_closed:
             raise ClosedError("the log is closed", advice="Connect again")
         asked_s = self._interrupted.pop(threading.get_ident(), None) if self._interrupted else None
@@ -148,11 +148,11 @@ class Cluster:
     def ask(
         self, where: str, start: Callable[[Any, float], Mapping[_Key, Future[_Value]]], *, timeout_s: float | None = None
     ) -> dict[_Key, _Value]:
-        """Make requests, retry them after a transient error, and return their results; HeadstreamError if one fails.
+        """Send requests, retry after transient errors, and return the results; HeadstreamError if a request fails.
 
         Args:
-            start: Called with the admin client and the timeout of the requests, seconds; returns their futures.
-            timeout_s: Total time of all attempts; None is the address's timeout.
+            start: Called with the admin client and the request timeout, seconds; returns the futures.
+            timeout_s: Total time of all attempts, seconds; None: the timeout of the address.
         """
         until_s = time.monotonic() + (self.timeout_s if timeout_s is None else limited(timeout_s))
         while True:
@@ -171,11 +171,11 @@ class Cluster:
                 self.admin.list_topics(timeout=_LIST_S)
 
     def note_created(self, topic: TopicName) -> None:
-        """For a while, retry if a broker does not know a topic: metadata of a new topic reaches brokers at different times."""
+        """Retry for a limited time if a broker does not know a new topic, because metadata reaches brokers at different times."""
         self._created_s[str(topic)] = time.monotonic()
 
     def note_deleted(self, topic: TopicName) -> None:
-        """Treat the error of an unknown topic as final again."""
+        """Stop retrying the error of an unknown topic."""
         self._created_s.pop(str(topic), None)
 
     def _is_new(self, where: str) -> bool:
@@ -196,12 +196,12 @@ class Cluster:
                     raise refused(error, self.address.place) from None
 
     def pause(self) -> None:
-        """Wait before another attempt."""
+        """Wait before the next attempt."""
         time.sleep(_PAUSE_S)
         self.check_interrupt()
 
     def describe(self, topics: Iterable[str]) -> dict[str, Any]:
-        """Return the descriptions of topics by their names in Kafka; TopicNotFoundError if a topic does not exist."""
+        """Return descriptions of topics by their Kafka names; TopicNotFoundError if a topic does not exist."""
         wanted = TopicCollection(list(topics))
         where = ", ".join(str(self.names.topic_name(name)) for name in wanted.topic_names)
         return self.ask(where, lambda admin, timeout_s: admin.describe_topics(wanted, request_timeout=timeout_s))
@@ -212,15 +212,15 @@ class Cluster:
         return len(self.describe([name])[name].partitions)
 
     def ends(self, partitions: Iterable[tuple[str, int]]) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
-        """Return the first and the end offsets of partitions, given by topic (in Kafka) and number.
+        """Return the first offsets and the end offsets of partitions, by Kafka topic and number.
 
-        The end is after the last committed message: messages of an open transaction are beyond it.
+        The end offset is one past the last committed message; messages of open transactions are not included.
         """
         wanted = list(partitions)
         return self.offsets(wanted, FIRST_OFFSET), self.offsets(wanted, END_OFFSET)
 
     def offsets(self, partitions: Iterable[tuple[str, int]], spec: Any) -> dict[tuple[str, int], int]:
-        """Return a place's offset in partitions, given by topic (in Kafka) and number; -1 for a time after the last message."""
+        """Return the offsets for a spec in partitions, by Kafka topic and number; -1 for a time after the last message."""
         asked = {TopicPartition(*each): spec for each in partitions}
         if not asked:
             return {}
@@ -238,5 +238,5 @@ def _list_offsets(asked: Mapping[TopicPartition, Any], admin: Any, timeout_s: fl
 
 
 def offset_at(time_ms: int) -> Any:
-    """Return the spec of the first offset at or after a time, milliseconds since 1970 UTC."""
+    """Return the offset spec of the first message at or after a time, milliseconds since 1970 UTC."""
     return _specs.for_timestamp(time_ms)

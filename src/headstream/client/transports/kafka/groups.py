@@ -1,7 +1,7 @@
 """Groups and committed offsets of a Kafka cluster.
 
-A group of Kafka's spans topics: here it is seen topic by topic. A single consumer's name commits as the group `hs.name.<name>`,
-since Kafka has no other owners of offsets.
+A Kafka group can span topics; these commands show it per topic. A single consumer commits as the group `hs.name.<name>`, because
+Kafka stores offsets only for groups.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ NAME_PREFIX: Final = "hs.name."
 
 
 def group_id(consumer: OffsetOwner) -> str:
-    """Return the group of Kafka's that a consumer or a group commits as."""
+    """Return the Kafka group that a consumer or a group commits as."""
     return consumer.name if consumer.kind is ConsumerKind.GROUP else NAME_PREFIX + consumer.name
 
 
 class KafkaOffsets:
-    """Commands for committed offsets; `clients` read and commit them."""
+    """Commands for committed offsets; `clients` read and commit the offsets."""
 
     def __init__(self, cluster: Cluster, clients: OffsetClients) -> None:
         self._cluster = cluster
         self._clients = clients
 
     def committed(self, topic: TopicName, consumer: OffsetOwner) -> dict[int, int]:
-        """Return the committed offset of each partition that has one; TopicNotFoundError if the topic does not exist."""
+        """Return the committed offsets by partition; TopicNotFoundError if the topic does not exist."""
         numbers = range(self._cluster.count_partitions(topic))
         return self._clients.committed(group_id(consumer), self._cluster.names.kafka_name(topic), numbers)
 
     def committed_by(self, group: str, name: str, numbers: Iterable[int]) -> dict[int, int]:
-        """Return the committed offsets of a Kafka group in partitions of one topic, by the topic's name in Kafka."""
+        """Return the committed offsets of a Kafka group in partitions of one topic, given by its Kafka name."""
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(name, number) for number in numbers])
         found = self._cluster.ask(
             group, lambda admin, timeout_s: admin.list_consumer_group_offsets([wanted], request_timeout=timeout_s)
@@ -53,7 +53,7 @@ class KafkaOffsets:
         return {each.partition: each.offset for each in found[group].topic_partitions if each.offset >= 0}
 
     def all_of(self, group: str) -> dict[str, dict[int, int]]:
-        """Return all committed offsets of a group of Kafka's, by topic in Kafka and partition."""
+        """Return all committed offsets of a Kafka group, by Kafka topic and partition."""
         wanted = ConsumerGroupTopicPartitions(group)
         found = self._cluster.ask(
             group, lambda admin, timeout_s: admin.list_consumer_group_offsets([wanted], request_timeout=timeout_s)
@@ -67,7 +67,7 @@ class KafkaOffsets:
     def commit(
         self, topic: TopicName, consumer: OffsetOwner, offsets: Mapping[int, int], *, generations: Mapping[int, int] | None = None
     ) -> None:
-        """Commit offsets for a single consumer or a group; GroupInUseError: only the group's members can commit."""
+        """Commit offsets for a single consumer or a group; GroupInUseError if the group has members, which alone can commit."""
         if not offsets:
             return
         name, group = self._cluster.names.kafka_name(topic), group_id(consumer)
@@ -95,7 +95,7 @@ class KafkaGroups:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Start without members in a forked child: they belong to the parent process."""
+        """In a forked child: start without members, which belong to the parent process."""
         self._lock = threading.Lock()
         self._members = {}
 
@@ -107,7 +107,7 @@ class KafkaGroups:
         session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
         is_shared: bool = False,
     ) -> Member:
-        """Join a group, and return when it has accepted the member; TopicNotFoundError, or HeadstreamError of the coordinator."""
+        """Join a group and wait until it has accepted the member; TopicNotFoundError, or HeadstreamError of the coordinator."""
         self._cluster.count_partitions(topic)
         membership = KafkaMembership(self._cluster, topic, group, session_timeout_ms)
         try:
@@ -125,7 +125,7 @@ class KafkaGroups:
         try:
             return self._members[member.id]
         except KeyError:
-            raise RebalancedError(f"the consumer has left the group {member.group!r}", advice="Join again") from None
+            raise RebalancedError(f"the consumer has left the group {member.group!r}", advice="Create a new consumer") from None
 
     def leave(self, topic: TopicName, member: Member) -> None:
         """Remove a member."""
@@ -134,17 +134,17 @@ class KafkaGroups:
             membership.close()
 
     def abandon(self, topic: TopicName, member: Member) -> None:
-        """Remove a member soon; safe to call from a finalizer."""
+        """Remove a member in the background; safe to call from a finalizer."""
         membership = self._members.pop(member.id, None)
         if membership is not None:
             membership.close_soon()
 
     def has_changed(self, member: Member, generation: int) -> bool:
-        """Return whether a member's partitions differ from its partitions in a generation."""
+        """Return whether a member's partitions have changed since a generation."""
         return self._membership(member).generation != generation
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
-        """Release partitions that other members wait for, and return this member's partitions."""
+        """Release partitions that other members wait for; return this member's partitions."""
         return self._membership(member).report(list(released), is_resting=is_resting)
 
     def commit(
@@ -157,13 +157,13 @@ class KafkaGroups:
         generations: Mapping[int, int] | None = None,
         is_resting: bool = False,
     ) -> int:
-        """Commit a member's offsets, and return the generation; RebalancedError: a partition is lost, the rest is committed."""
+        """Commit a member's offsets; return the generation. RebalancedError if a partition is lost; others are committed."""
         membership = self._membership(member)
         membership.commit(offsets, generation=generation, is_resting=is_resting)
         return membership.generation
 
     def list(self, topic: TopicName) -> builtins.list[Group]:
-        """Return the groups of a topic: groups with members that read it, and groups with offsets in it."""
+        """Return the groups that have members or offsets in a topic."""
         name, numbers, firsts, ends = self._partitions(topic)
         listed = self._cluster.ask(
             self._cluster.address.place, lambda admin, timeout_s: {0: admin.list_consumer_groups(request_timeout=timeout_s)}
@@ -173,10 +173,10 @@ class KafkaGroups:
         return [group for group in found if group is not None]
 
     def get(self, topic: TopicName, group: str) -> Group:
-        """Return one group; GroupNotFoundError if the group neither reads the topic nor has offsets in it."""
+        """Return one group; GroupNotFoundError if the group has neither members nor offsets in the topic."""
         found = self._describe(topic, *self._partitions(topic), group)
         if found is None:
-            raise GroupNotFoundError(f"topic {str(topic)!r} has no group {group!r}", advice="List them with log.groups()")
+            raise GroupNotFoundError(f"topic {str(topic)!r} has no group {group!r}", advice="List the groups with log.groups()")
         return found
 
     def _partitions(self, topic: TopicName) -> tuple[str, range, Mapping[Any, int], Mapping[Any, int]]:
@@ -203,7 +203,7 @@ class KafkaGroups:
         )
 
     def _readers(self, group: str, name: str) -> builtins.list[tuple[int, ...]]:
-        """Return the partitions of a topic by the id of the group member; members without partitions last."""
+        """Return the partitions of a topic by group member; members without partitions come last."""
         try:
             described = self._cluster.ask(
                 group, lambda admin, timeout_s: admin.describe_consumer_groups([group], request_timeout=timeout_s)
@@ -218,7 +218,7 @@ class KafkaGroups:
         return [each for each in held if each or not elsewhere]
 
     def delete(self, topic: TopicName, group: str) -> None:
-        """Delete a group and its offsets; GroupNotFoundError, GroupInUseError, UnsupportedError: offsets in other topics."""
+        """Delete a group; GroupNotFoundError, GroupInUseError, UnsupportedError if it has offsets in other topics."""
         found = self.get(topic, group)
         if found.members:
             raise in_use(str(topic), group)
@@ -232,7 +232,7 @@ class KafkaGroups:
         self._cluster.ask(group, lambda admin, timeout_s: admin.delete_consumer_groups([group], request_timeout=timeout_s))
 
     def seek(self, topic: TopicName, group: str, offsets: Mapping[int, int]) -> Group:
-        """Set a group's committed offsets; OffsetOutOfRangeError, or GroupInUseError: the group has members."""
+        """Set a group's committed offsets; OffsetOutOfRangeError; GroupInUseError if the group has members."""
         name, numbers, firsts, ends = self._partitions(topic)
         for number, offset in offsets.items():
             if number not in numbers:

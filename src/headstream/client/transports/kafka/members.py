@@ -1,9 +1,9 @@
-"""KafkaMembership: a member of a Kafka group, a librdkafka consumer that is subscribed to one topic and fetches nothing.
+"""KafkaMembership: a member of a Kafka group: a librdkafka consumer that is subscribed to one topic and fetches no messages.
 
-Its partitions are paused: a PartitionReader reads them. A thread per member makes all calls of its librdkafka consumer, which
-allows one call at a time: it handles rebalances, so that other members can join while a message is processed, and it commits.
-A revoked partition stays assigned until the consumer has released it, which it does when its messages being processed are
-committed, or until the session timeout (max.poll.interval.ms) has passed and Kafka reassigns it.
+The member's partitions are paused; a PartitionReader reads them. One thread per member makes all calls of the librdkafka
+consumer, which allows one call at a time. The thread commits, and handles rebalances, so that other members can join while a
+message is processed. A revoked partition stays assigned until its messages in progress are committed and the consumer releases
+the partition, or until Kafka reassigns it after the session timeout (max.poll.interval.ms).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _fenced: Final[int] = KafkaError.FENCED_INSTANCE_ID  # type: ignore[attr-defined
 
 
 class _Commit:
-    """A commit that the member's thread makes."""
+    """A commit that the member's thread executes."""
 
     def __init__(self, offsets: list[TopicPartition]) -> None:
         self.offsets = offsets
@@ -54,7 +54,7 @@ class _Commit:
         self.error: Any = None
 
     def run(self, consumer: Any) -> None:
-        """Commit, and keep Kafka's error, if any."""
+        """Commit; store Kafka's error, if any."""
         try:
             done = consumer.commit(offsets=self.offsets, asynchronous=False)
             self.error = next((each.error for each in done or () if each.error is not None), None)
@@ -66,7 +66,7 @@ class _Commit:
 
 
 class KafkaMembership:
-    """One member of a group, for one topic; it can keep revoked partitions for the session timeout."""
+    """One member of a group, for one topic; the member can keep revoked partitions for the session timeout."""
 
     def __init__(self, cluster: Cluster, topic: TopicName, group: str, session_timeout_ms: float) -> None:
         self.group = group
@@ -114,7 +114,7 @@ class KafkaMembership:
 
     @property
     def generation(self) -> int:
-        """Grows with every change of the partitions."""
+        """Generation number; increases with each change of the member's partitions."""
         return self._generation
 
     # -- the member's thread --------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class KafkaMembership:
             self._commits.popleft().run(self._consumer)
 
     def _wait_and_commit(self, is_over: Callable[[], bool], timeout_s: float) -> None:
-        """Make the requested commits until a condition holds, the member leaves, or a timeout has passed."""
+        """Execute requested commits until a condition holds, the member leaves, or a timeout expires."""
         until_s = time.monotonic() + timeout_s
         while True:
             with self._changed:
@@ -165,7 +165,7 @@ class KafkaMembership:
             self._owned.update((each.partition, self._generation) for each in partitions)
 
     def _revoke(self, consumer: Any, partitions: list[TopicPartition]) -> None:
-        """Unassign partitions when the consumer has released them."""
+        """Unassign partitions after the consumer has released them."""
         numbers = {each.partition for each in partitions}
         with self._changed:
             self._revoking |= numbers & self._owned.keys()
@@ -187,7 +187,7 @@ class KafkaMembership:
     # -- the consumer's calls ---------------------------------------------------------------------------------------
 
     def wait_until_joined(self) -> None:
-        """Wait until the member has its first partitions, or a stable group assigns none to it; HeadstreamError: rejected."""
+        """Wait for the first assignment, which can be empty in a stable group; HeadstreamError if the member is rejected."""
         until_s, describe_s = time.monotonic() + self._cluster.timeout_s, time.monotonic() + _DESCRIBE_S
         settled_s: float | None = None
         while True:
@@ -199,9 +199,9 @@ class KafkaMembership:
             now_s = time.monotonic()
             if now_s > until_s:
                 raise ServerUnreachableError(
-                    f"the group {self.group!r} did not admit the member",
+                    f"the member could not join the group {self.group!r} in time",
                     where=str(self.topic),
-                    advice="Check its state: another member can be too slow to rebalance",
+                    advice="Check the state of the group: another member may delay the rebalance",
                 )
             if self._has_joined and now_s > describe_s:  # the coordinator has just answered
                 describe_s = now_s + _DESCRIBE_S
@@ -219,7 +219,7 @@ class KafkaMembership:
             raise error
 
     def _describe_group(self) -> tuple[bool, bool]:
-        """Return whether the group is stable and has this member, and whether there is a partition for each member."""
+        """Return whether the group is stable and contains this member, and whether it has a partition for each member."""
         try:
             found = self._cluster.ask(
                 self.group,
@@ -233,11 +233,11 @@ class KafkaMembership:
         return found.state.name == "STABLE" and is_member, len(found.members) <= count
 
     def report(self, released: Iterable[int] = (), *, is_resting: bool = False) -> Assignment:
-        """Release revoked partitions, and return the member's partitions.
+        """Release revoked partitions; return the member's partitions.
 
         Args:
-            is_resting: Whether no message is in progress and the consumer reports before it takes another: until then any
-                partition can be revoked.
+            is_resting: Whether no message is in progress and the consumer reports before it takes the next message; until then,
+                every partition can be revoked.
         """
         with self._changed:
             self._raise_error()
@@ -253,7 +253,7 @@ class KafkaMembership:
     def commit(self, offsets: Mapping[int, int], *, generation: int, is_resting: bool) -> None:
         """Commit offsets of the member's partitions.
 
-        While the group rebalances, Kafka refuses commits of partitions that stay the member's: they are repeated meanwhile.
+        During a rebalance, Kafka also refuses commits of partitions that the member keeps; these commits are retried.
 
         Raises:
             RebalancedError: the member has lost a partition since its last report (`generation`); other offsets are committed.
@@ -276,7 +276,7 @@ class KafkaMembership:
                     raise self._rebalanced(lost, was_sent=was_sent)
                 return
             if isinstance(error, RuntimeError):
-                raise ClosedError("the consumer is closed", advice="Create another with log.consumer()") from error
+                raise ClosedError("the consumer is closed", advice="Create a new consumer with log.consumer()") from error
             if error.code() == _fenced:
                 raise self._rebalanced(sorted([*lost, *left]), was_sent=was_sent)
             found = refused(error, f"{self.topic}, group {self.group!r}", "nothing is committed")
@@ -287,12 +287,12 @@ class KafkaMembership:
                 raise OutcomeUnknownError(
                     f"partition {_listed(left)} may or may not be committed: {error.str()} ({error.name()})",
                     where=f"{self.topic}, group {self.group!r}",
-                    advice="Commit again; if the consumer ends first, its messages can be delivered again",
+                    advice="Commit again; if the consumer ends first, the messages can be delivered again",
                 ) from found
             self._cluster.pause()
 
     def _commit(self, offsets: list[TopicPartition], until_s: float) -> Any:
-        """Commit in the member's thread, and return Kafka's error, or None; a timeout at a monotonic time is also an error."""
+        """Commit in the member's thread, until a monotonic time; return Kafka's error or a timeout error, or None."""
         wanted = _Commit(offsets)
         with self._changed:
             self._commits.append(wanted)
@@ -306,22 +306,22 @@ class KafkaMembership:
         return wanted.error
 
     def _rebalanced(self, partitions: Iterable[int], *, was_sent: bool) -> RebalancedError:
-        """Return the error of a commit in lost partitions; one that was sent before can have succeeded without an answer."""
+        """Return the error for a commit in lost partitions; `was_sent`: an earlier attempt may have succeeded."""
         if was_sent:
             return RebalancedError(
-                f"partition {_listed(partitions)} may or may not be committed: the member no longer owns it in the group"
-                f" {self.group!r}",
+                f"partition {_listed(partitions)} may or may not be committed: this member of the group {self.group!r} "
+                "no longer owns it",
                 where=str(self.topic),
                 advice="Uncommitted messages are delivered again, to this member or another member",
             )
         return RebalancedError(
             f"nothing is committed in partition {_listed(partitions)}: another member of the group {self.group!r} owns it",
             where=str(self.topic),
-            advice="Its uncommitted messages are delivered again; process messages within session_timeout_ms",
+            advice="Uncommitted messages of the partition are delivered again; process messages within session_timeout_ms",
         )
 
     def close_soon(self) -> None:
-        """Leave the group in the background; safe to call from a finalizer, since it only sets a flag."""
+        """Leave the group in the background; only sets a flag, so it is safe to call from a finalizer."""
         self._is_closing = True
 
     def close(self) -> None:

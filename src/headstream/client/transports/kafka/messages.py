@@ -37,7 +37,7 @@ _NEVER_COMMITTED: Final = PollingStrategy.first()
 
 
 class KafkaMessages:
-    """Message commands. `is_shared`: each poll unassigns its partition; else all polls belong to one consumer."""
+    """Message commands. `is_shared`: several callers poll, so each poll unassigns its partition afterwards."""
 
     def __init__(self, cluster: Cluster, offsets: KafkaOffsets, groups: KafkaGroups, *, is_shared: bool) -> None:
         self._cluster = cluster
@@ -59,11 +59,11 @@ class KafkaMessages:
         *,
         retry_timeout_s: float | None = None,
     ) -> Appended:
-        """Append a batch, and return its positions; librdkafka numbers the messages. OutcomeUnknownError: some may be stored."""
+        """Append a batch, numbered by librdkafka; return its positions. OutcomeUnknownError if messages may be stored."""
         return self._sender.append(topic, partition, batch, _TIMEOUT_S if retry_timeout_s is None else retry_timeout_s)
 
     def poll(self, topic: TopicName, partition: int, request: PollRequest) -> PolledMessages:
-        """Return messages of a partition, without waiting for new messages; a filter is applied after the brokers' responses."""
+        """Return stored messages of a partition without waiting for new messages; a filter is applied in the client."""
         request.check(topic)
         consumer = request.consumer
         offset = self._start(topic, partition, request.start, request.count, consumer)
@@ -128,11 +128,11 @@ class KafkaMessages:
         return found if found >= 0 else end
 
     def prepare(self, topic: TopicName, positions: Mapping[int, int]) -> None:
-        """Fetch a consumer's partitions at once, from `positions`, before it polls them one after the other."""
+        """Fetch a consumer's partitions concurrently, from `positions`, before the consumer polls each partition."""
         self._reader.prepare(topic, positions)
 
     def count_segments(self, topic: TopicName, where: Filter) -> None:
-        """Return None: the brokers send every message."""
+        """Return None, because brokers cannot skip segments."""
 
     def set_state(
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""
@@ -151,7 +151,7 @@ class KafkaMessages:
         )
 
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:
-        """Raise UnsupportedError: Kafka has no list of messages by state."""
+        """Raise UnsupportedError: Kafka has no message states."""
         raise unsupported(
             "Kafka does not list messages by state", "poll(states=None) shows each message with the state it was sent with"
         )

@@ -1,7 +1,7 @@
-"""Clients that read and commit a group's offsets without being its member: one Kafka consumer per group, never subscribed.
+"""Clients that read and commit a group's offsets without joining the group: one unsubscribed Kafka consumer per group.
 
-The admin API also has these requests, but librdkafka sends them to the former coordinator of a group while it is unavailable,
-and can then abort the process; a consumer looks for the new coordinator.
+The admin API also supports these requests. But if a group's coordinator is unavailable, librdkafka keeps sending them to it, and
+can abort the process; a consumer looks for the new coordinator.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class OffsetClients:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Begin without clients: the threads of the parent's do not exist here."""
+        """In a forked child: start without clients, because the threads of the parent's clients do not exist."""
         self._lock = threading.Lock()
         keep_forever(self._consumers)
         self._consumers = OrderedDict()
@@ -52,18 +52,18 @@ class OffsetClients:
             return self._consumers[group]
 
     def committed(self, group: str, name: str, numbers: Iterable[int]) -> dict[int, int]:
-        """Return a group's committed offsets in partitions of a Kafka topic, if any; HeadstreamError of the coordinator."""
+        """Return a group's committed offsets in partitions of a Kafka topic; HeadstreamError of the coordinator."""
         wanted = [TopicPartition(name, number) for number in numbers]
         found = self._repeat(group, lambda consumer: consumer.committed(wanted, timeout=_ATTEMPT_S))
         return {each.partition: each.offset for each in found if each.offset >= 0}
 
     def commit(self, group: str, name: str, offsets: Mapping[int, int]) -> None:
-        """Commit offsets for a group without members; RebalancedError if it has some, or HeadstreamError of the coordinator."""
+        """Commit offsets for a group; RebalancedError if the group has members, or HeadstreamError of the coordinator."""
         wanted = [TopicPartition(name, number, offset) for number, offset in offsets.items()]
         self._repeat(group, lambda consumer: consumer.commit(offsets=wanted, asynchronous=False))
 
     def _repeat(self, group: str, call: Callable[[Any], list[TopicPartition]]) -> list[TopicPartition]:
-        """Make a call with a group's consumer, retry it after transient errors, and return its result."""
+        """Make a call with a group's consumer, with retries after transient errors; return the result."""
         until_s = time.monotonic() + self._cluster.timeout_s
         while True:
             self._cluster.check_interrupt()

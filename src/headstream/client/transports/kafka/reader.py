@@ -1,8 +1,8 @@
-"""PartitionReader: reads partitions of Kafka from given offsets, through one librdkafka consumer with assigned partitions.
+"""PartitionReader: reads Kafka partitions from given offsets, with one librdkafka consumer.
 
-librdkafka fetches ahead in the background; the fetched records are buffered here by partition, in order. A poll that continues
-the previous poll takes buffered records; another offset restarts the partition. A poll without a buffered record requests the
-partition's end from its leader, so that it returns every message acknowledged before it. One thread at a time.
+librdkafka prefetches in the background; PartitionReader buffers the fetched records by partition, in order. A poll that continues
+the previous poll takes buffered records; a poll from another offset restarts the partition. If no record is buffered, the poll
+requests the partition's end offset from the leader, so that it returns every message acknowledged before. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class _PartitionState:
     """State of an assigned partition.
 
     Args:
-        position: Offset at which the next poll continues.
-        records: Buffered from that offset on.
+        position: Offset of the next poll.
+        records: Buffered records, starting at `position`.
         end: The end offset that librdkafka has reached, or None.
         known_end: The end offset that the leader reported last.
         is_fresh: Whether prepare() has run since the last read().
@@ -58,7 +58,7 @@ class _PartitionState:
 
     @property
     def reached(self) -> int:
-        """The offset after the buffered records and the end that was reached."""
+        """The offset after the buffered records, or the end that librdkafka has reached if it is higher."""
         last = self.records[-1].offset() + 1 if self.records else self.position
         return last if self.end is None else max(last, self.end)
 
@@ -67,7 +67,7 @@ class PartitionReader:
     """Reads partitions of one cluster.
 
     Args:
-        longest_fetch_ms: Limit of a broker's wait for messages in a fetch; a partition assigned during it waits as long.
+        longest_fetch_ms: Maximum wait of a broker in a fetch, milliseconds; a partition assigned during a fetch also waits.
     """
 
     def __init__(self, cluster: Cluster, longest_fetch_ms: int) -> None:
@@ -80,14 +80,14 @@ class PartitionReader:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Begin with another client: the threads of the parent's do not exist here."""
+        """In a forked child: use a new client, because the threads of the parent's client do not exist."""
         self._lock = threading.Lock()
         keep_forever(self._consumer)
         self._consumer, self._partitions = None, {}
 
     def _open(self) -> Any:
         if self._is_closed:
-            raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
+            raise ClosedError("the consumer is closed", advice="Create a new consumer with log.consumer()")
         if self._consumer is None:
             self._consumer = self._cluster.make(
                 Consumer,
@@ -107,7 +107,7 @@ class PartitionReader:
         return any(state is not None and (state.records or state.error is not None) for state in found)
 
     def ends(self, where: TopicName, partition: int) -> tuple[int, int]:
-        """Return the first and the end offset of a partition, from its leader; ServerUnreachableError: there is no leader."""
+        """Return the first offset and the end offset of a partition; ServerUnreachableError if the partition has no leader."""
         key = self._cluster.names.kafka_name(where), partition
         self._check_exists(where, partition)
         firsts, ends = self._cluster.ends([key])
@@ -121,7 +121,7 @@ class PartitionReader:
             )
 
     def prepare(self, where: TopicName, positions: Mapping[int, int]) -> None:
-        """Assign partitions from `positions`, and wait until one has a record, or all are at their ends: read() is local then."""
+        """Assign partitions at `positions`; wait for a record or the ends of all partitions: read() then sends no request."""
         name = self._cluster.names.kafka_name(where)
         wanted = {(name, partition): offset for partition, offset in positions.items()}
         new = []
@@ -140,7 +140,7 @@ class PartitionReader:
             self._partitions[key].is_fresh = True
 
     def _await_ends(self, keys: Iterable[tuple[str, int]], where: TopicName) -> None:
-        """Request the ends of partitions, and wait until they are reached or a partition has a record."""
+        """Request the end offsets of partitions; wait until the ends are reached or a record is buffered."""
         ends = self._cluster.offsets(keys, END_OFFSET)
         until_s = time.monotonic() + self._cluster.timeout_s
         awaited = [(self._partitions[key], ends[key]) for key in keys]
@@ -148,19 +148,19 @@ class PartitionReader:
             self._cluster.check_interrupt()
             self._pump(_SLICE_S)
             if time.monotonic() > until_s:
-                raise ServerUnreachableError("the leaders did not send their messages", where=str(where), advice="Try again")
+                raise ServerUnreachableError("the leaders did not send messages in time", where=str(where), advice="Try again")
         for state, end in awaited:
             state.known_end = end
 
     def read(self, where: TopicName, partition: int, offset: int, *, is_complete: bool) -> tuple[deque[Any], int, int]:
-        """Return the records of a partition from an offset on; a caller that removes some then calls set_position().
+        """Return the records of a partition from an offset on; callers that remove records must call set_position().
 
         Args:
-            offset: The first offset; raised to the first existing offset.
-            is_complete: Whether to wait for all records that exist now, or only for one record.
+            offset: The first offset; if it does not exist any more, reading starts at the first existing offset.
+            is_complete: Whether to wait for all records that exist at the call, or only for one record.
 
         Returns:
-            The records; the next offset after them, including skipped records; and the partition's end.
+            The records, the next offset after the records and skipped records, and the end offset of the partition.
         """
         key = self._cluster.names.kafka_name(where), partition
         state = self._partitions.get(key)
@@ -180,7 +180,7 @@ class PartitionReader:
         return state.records, state.reached, max(end, state.reached)
 
     def _fill(self, key: tuple[str, int], state: _PartitionState, where: TopicName, end: int, is_complete: bool) -> None:
-        """Wait until records of a partition are buffered: one, or all before an end."""
+        """Wait until one record of a partition, or all records before an end offset, are buffered."""
         until_s = time.monotonic() + self._cluster.timeout_s
         while state.reached < end and (is_complete or not state.records):
             self._cluster.check_interrupt()
@@ -198,7 +198,7 @@ class PartitionReader:
                     raise refused(error, str(where), "the partition cannot be read")
             if time.monotonic() > until_s:
                 raise ServerUnreachableError(
-                    "the partition's leader did not send its messages", where=f"{where}, partition {key[1]}", advice="Try again"
+                    "the leader did not send messages in time", where=f"{where}, partition {key[1]}", advice="Try again"
                 )
 
     def _begin(self, key: tuple[str, int], offset: int) -> _PartitionState:
@@ -218,7 +218,7 @@ class PartitionReader:
             self.end(key)
 
     def set_position(self, where: TopicName, partition: int, next_offset: int) -> None:
-        """Set the offset up to which the caller has removed the records of a partition (from 0)."""
+        """Set the offset up to which the caller has removed the records of a partition (numbered from 0)."""
         state = self._partitions.get((self._cluster.names.kafka_name(where), partition))
         if state is not None:
             state.position = next_offset
@@ -229,14 +229,14 @@ class PartitionReader:
         self._pump(timeout_s)
 
     def _pump(self, timeout_s: float) -> None:
-        """Buffer the records that librdkafka has fetched, waiting for the first record up to a timeout in seconds."""
+        """Buffer the records that librdkafka has fetched; wait for the first record up to a timeout, seconds."""
         if self._consumer is None or not self._partitions:
             if timeout_s > 0:
                 time.sleep(timeout_s)
             return
         with self._lock:  # another thread can close the reader between two waits
             if self._is_closed:
-                raise ClosedError("the consumer is closed", advice="Create another with log.consumer()")
+                raise ClosedError("the consumer is closed", advice="Create a new consumer with log.consumer()")
             first = self._consumer.poll(timeout_s)
             rest = self._consumer.consume(_MOST_AT_ONCE, 0) if first is not None else ()
         if first is not None:

@@ -1,7 +1,7 @@
-"""Messages as records of confluent-kafka, and back.
+"""Converts messages to confluent-kafka records and back.
 
-The record's time is the sender's hs.timestamp, else its time of sending; an hs.timestamp of full milliseconds is not written as a
-header, as at the server's Kafka listener (core/codec/batch/kafka/batches.py).
+A record's timestamp is the sender's hs.timestamp, else the time of sending. An hs.timestamp of whole milliseconds is not also
+written as a header, as in the server's Kafka listener (core/codec/batch/kafka/batches.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AVAILABLE: Final = MessageState.AVAILABLE.value
 
 
 def time_of(message: Message, now_ms: int) -> int:
-    """Return the time of a message's record, milliseconds since 1970 UTC; `now_ms` if the message has no timestamp."""
+    """Return the timestamp of a message's record, milliseconds since 1970 UTC; `now_ms` if the message has no timestamp."""
     if message.headers:
         for name, value in message.headers.items():
             if name == TIMESTAMP_HEADER and value.kind == HeaderKind.INT64:
@@ -37,7 +37,7 @@ def time_of(message: Message, now_ms: int) -> int:
 
 
 def headers_of(message: Message, convention: Convention = "headstream", topic: str = "") -> list[KafkaHeader] | None:
-    """Return the headers of a message's record or None; `topic` is an event's default source. HeaderError: inexpressible."""
+    """Return the headers of a message's record or None; `topic` is the default event source. HeaderError if not expressible."""
     if not message.headers and not message.id and convention != "cloudevents":
         return None
     pairs = list(message.headers.items())
@@ -55,7 +55,7 @@ def headers_of(message: Message, convention: Convention = "headstream", topic: s
 
 
 def received_message(record: Any, topic: str, convention: Convention | None = None) -> ReceivedMessage:
-    """Return the message of an error-free confluent-kafka Message; a convention of None follows the record's mark."""
+    """Convert an error-free confluent-kafka Message; a convention of None uses the convention marked in the record."""
     headers = record.headers()
     kind, time_ms = record.timestamp()
     time_us = 0 if kind == _NO_TIME else 1000 * time_ms
@@ -82,5 +82,5 @@ def _decode(record: Any, headers: list[KafkaHeader], time_us: int, convention: C
     if any(not name or len(name) > _SAFE_KEY_CHARACTERS for name, _ in headers):
         place = f"{record.topic()}, partition {record.partition()}, offset {record.offset()}"
         for loss in find_losses(plain):
-            _log.warning("%s: it is dropped (%s)", loss, place)
+            _log.warning("%s: the header is dropped (%s)", loss, place)
     return decode_record(plain, on_loss="drop", convention=convention)

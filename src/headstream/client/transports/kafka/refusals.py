@@ -1,4 +1,4 @@
-"""Kafka's errors as errors of ours."""
+"""Maps Kafka's errors to Headstream's errors."""
 
 from __future__ import annotations
 
@@ -63,23 +63,23 @@ TRANSIENT: Final = frozenset(
 """Codes of errors that pass: a leader or coordinator is being elected, or a broker is unavailable."""
 
 _ADVICE: Final[dict[type[HeadstreamError], str]] = {
-    TopicNotFoundError: "List them with log.topics(), or create the topic first",
+    TopicNotFoundError: "List the topics with log.topics(), or create the topic first",
     AuthenticationError: "Check user, password, kafka.security.protocol and kafka.sasl.mechanism",
     PermissionDeniedError: "Ask the cluster's administrator for the ACL",
     ServerUnreachableError: "Check the brokers' addresses, and that they are running",
     LimitError: "Raise the topic's max.message.bytes, or send smaller messages",
-    RebalancedError: "The group gave the partition to another member, which gets the uncommitted messages again",
+    RebalancedError: "The partition was assigned to another member, which receives the uncommitted messages again",
     GroupInUseError: "Stop the group's members first",
 }
 
 
 def error_of(error: Any) -> Any:
-    """Return the KafkaError of an exception of confluent-kafka, or the error itself."""
+    """Return the KafkaError of a confluent-kafka exception, or the error itself."""
     return error.args[0] if isinstance(error, KafkaException) else error
 
 
 def refused(error: Any, where: str, what: str = "Kafka refuses the request") -> HeadstreamError:
-    """Return an error of Kafka's as one of ours: The operation `what` failed, at the given place."""
+    """Map a Kafka error to a HeadstreamError: the operation `what` failed at `where`."""
     cause = error_of(error)
     kind = _CLASSES.get(cause.code(), ServerError)
     if kind is TopicNotFoundError:
@@ -88,5 +88,5 @@ def refused(error: Any, where: str, what: str = "Kafka refuses the request") -> 
 
 
 def unsupported(what: str, advice: str) -> UnsupportedError:
-    """Return the error of an operation that Kafka does not have: a sentence about Kafka, and an alternative."""
+    """Return the error for an operation that Kafka does not support, with the reason and an alternative."""
     return UnsupportedError(what, where="kafka://", advice=advice)

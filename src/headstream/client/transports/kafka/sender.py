@@ -1,9 +1,9 @@
-"""Sender: one idempotent librdkafka producer, for one Headstream producer.
+"""Sender: one idempotent librdkafka producer per Headstream producer.
 
-The messages of a batch are enqueued in librdkafka one by one, then flushed: librdkafka numbers them, so that retries store each
-once and in order, across broken connections and new leaders. librdkafka has no delivery timeout here: after a batch's timeout
-its messages are purged. A message that was never sent is not stored; the outcome of a message that was sent and not acknowledged
-is unknown. The librdkafka producer is then discarded: the next batch creates another producer, with a new id.
+The messages of a batch are enqueued in librdkafka singly, then flushed. librdkafka numbers the messages, so that retries after
+broken connections and leader changes store each message once and in order. librdkafka's delivery timeout is disabled; instead,
+messages are purged after their batch's timeout. A message that was never sent is not stored; the outcome of a message that was
+sent and not acknowledged is unknown. The librdkafka producer is then discarded; the next batch creates another producer.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _EnqueuedBatch:
         self.left = 0
 
     def record_outcome(self, number: int, error: Any, record: Any) -> None:
-        """Record the outcome of a message, from librdkafka's delivery report."""
+        """Record the outcome of a message from librdkafka's delivery report."""
         self.left -= 1
         if error is not None:
             self.errors.append(error)
@@ -70,7 +70,7 @@ class _EnqueuedBatch:
 
 
 class Sender:
-    """Sends the batches of one producer; one thread."""
+    """Sends the batches of one producer; not thread-safe."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -78,12 +78,12 @@ class Sender:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Begin with another producer: the threads of the parent's do not exist here."""
+        """In a forked child: use a new producer, because the threads of the parent's producer do not exist."""
         keep_forever(self._producer)
         self._producer = None
 
     def append(self, topic: TopicName, partition: int, batch: BytesLike, timeout_s: float) -> Appended:
-        """Send a batch, and return the positions of its messages (partition from 0). OutcomeUnknownError: some may be stored."""
+        """Send a batch; return its messages' positions (partition from 0). OutcomeUnknownError if messages may be stored."""
         messages, until_s = decode_sent(batch), time.monotonic() + timeout_s
         enqueued = _EnqueuedBatch(len(messages))
         try:
@@ -138,7 +138,7 @@ class Sender:
                     raise refused(error, str(topic), "the messages are not stored") from None
 
     def _purge(self, enqueued: _EnqueuedBatch) -> None:
-        """Purge the messages that are not acknowledged, which reports unsent messages, and discard the librdkafka producer."""
+        """Purge unacknowledged messages, which reports the unsent messages, and discard the librdkafka producer."""
         self._producer.purge()
         until_s = time.monotonic() + _PURGE_S
         while enqueued.left and time.monotonic() < until_s:
@@ -148,7 +148,7 @@ class Sender:
         self.close()
 
     def _failure(self, topic: TopicName, enqueued: _EnqueuedBatch) -> HeadstreamError:
-        """Return the error of a batch of which not all messages are stored."""
+        """Return the error of a batch if not all of its messages are stored."""
         codes = {error.code() for error in enqueued.errors}
         first = enqueued.errors[0]
         if any(error.fatal() for error in enqueued.errors):
@@ -159,13 +159,13 @@ class Sender:
                 f"the brokers acknowledged {stored} of {len(enqueued.positions)} messages within delivery_timeout_ms: "
                 f"{first.str()}",
                 where=str(topic),
-                advice="Check whether they are stored before sending them again",
+                advice="Check whether the messages are stored before sending them again",
             )
         if codes <= _UNSENT:
             return ServerUnreachableError(
-                "the messages could not be sent within delivery_timeout_ms: no leader of the partition answered",
+                "the messages could not be sent within delivery_timeout_ms: the partition's leader did not answer",
                 where=str(topic),
-                advice="Send them again, or raise delivery_timeout_ms",
+                advice="Send the messages again, or raise delivery_timeout_ms",
             )
         error = refused(first, str(topic), "the messages are not stored")
         if isinstance(error, (TopicNotFoundError, PartitionNotFoundError)) or codes == {_FORGOTTEN}:
@@ -175,7 +175,7 @@ class Sender:
             except TopicNotFoundError as missing:
                 return missing
             return PartitionNotFoundError(
-                f"topic {str(topic)!r} has no such partition", advice=f"Its partitions are 0 to {count - 1}"
+                f"topic {str(topic)!r} does not have the partition", advice=f"Its partitions are 0 to {count - 1}"
             )
         if isinstance(error, LimitError):
             error.advice = "Raise the topic's max.message.bytes, or send smaller messages or smaller batches (batch_bytes)"

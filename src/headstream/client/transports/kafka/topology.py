@@ -1,9 +1,9 @@
 """Streams, topics and partitions of a Kafka cluster.
 
-A stream is the part of topic names before their first dot: it exists while it has a topic. Partitions count from 0.
+A stream is the part of topic names before the first dot, and exists while it has a topic. Partitions are numbered from 0.
 
     retention_us          retention.ms, rounded up
-    retention_bytes       retention.bytes, which holds for each partition, times their number
+    retention_bytes       retention.bytes (a limit per partition) times the number of partitions
     compaction_delay_us   delete.retention.ms, with cleanup.policy=compact
     fsync=always          flush.messages=1
 """
@@ -54,11 +54,11 @@ class KafkaTopics:
         self._cluster = cluster
 
     def create(self, new: NewTopic, *, if_not_exists: bool = False) -> Topic:
-        """Create a topic, and return it when its partitions have leaders.
+        """Create a topic, wait until its partitions have leaders, and return the topic.
 
         Args:
-            new: Its limits are ignored: a Kafka topic takes what `wide` does. `fsync="always"` becomes
-                flush.messages=1; otherwise the cluster's settings hold.
+            new: The limits are ignored, because a Kafka topic accepts the same messages as `wide`. `fsync="always"` sets
+                flush.messages=1; otherwise, the cluster's settings apply.
 
         Raises:
             UnsupportedError: deduplication is requested.
@@ -84,7 +84,7 @@ class KafkaTopics:
         return self.get(name)
 
     def _wait(self, spelled: str, partitions: int) -> None:
-        """Wait until a topic has `count` partitions with leaders; 0 waits until it does not exist."""
+        """Wait until a topic has `partitions` partitions with leaders; 0 waits until the topic no longer exists."""
         for _ in range(max(self._cluster.address.timeout_ms // 100, 1)):
             try:
                 found = self._cluster.describe([spelled])[spelled].partitions
@@ -98,17 +98,17 @@ class KafkaTopics:
                 if not partitions:
                     return
             self._cluster.pause()
-        raise ServerUnreachableError("the brokers have not finished the change of the topic", where=spelled, advice="Check later")
+        raise ServerUnreachableError("the brokers did not change the topic in time", where=spelled, advice="Check later")
 
     def get(self, name: TopicName) -> Topic:
-        """Return a topic with its partitions as of now; TopicNotFoundError if it does not exist."""
+        """Return a topic with its current partitions; TopicNotFoundError if it does not exist."""
         spelled = self._cluster.names.find_kafka_name(name)
         if spelled is None:
-            raise TopicNotFoundError(f"there is no topic {str(name)!r}", advice="Kafka has no such name: look with log.topics()")
+            raise TopicNotFoundError(f"there is no topic {str(name)!r}", advice="List the topics with log.topics()")
         return self._describe([spelled])[0]
 
     def find(self, stream: str | int, topic: str | int) -> Topic | None:
-        """Return a topic by its names, None if it does not exist; Kafka's topics have no numbers."""
+        """Return a topic by its names; None if it does not exist. Kafka topics have no ids."""
         if isinstance(stream, int) or isinstance(topic, int):
             return None
         try:
@@ -117,7 +117,7 @@ class KafkaTopics:
             return None
 
     def list(self, stream: str | None = None) -> builtins.list[Topic]:
-        """Return all topics of one stream, or of all streams, by name, without Kafka's internal topics."""
+        """Return all topics of one stream, or of all streams, by name, except Kafka's internal topics."""
         for _ in range(_LISTINGS - 1):
             with suppress(TopicNotFoundError):  # a topic was deleted between its listing and its description
                 return self._describe(self._names_in(stream))
@@ -131,7 +131,7 @@ class KafkaTopics:
         return names
 
     def names(self) -> builtins.list[tuple[TopicName, str]]:
-        """Return the names of all topics that can be mapped back, ours and Kafka's, sorted by Kafka's name."""
+        """Return the Headstream and Kafka names of all topics that have both, sorted by Kafka name."""
         names = self._cluster.names
         listed = self._cluster.list_topics()
         pairs = [(names.topic_name(spelled), spelled) for spelled in sorted(listed) if not spelled.startswith("__")]
@@ -179,7 +179,7 @@ class KafkaTopics:
         )
 
     def delete(self, name: TopicName) -> None:
-        """Delete a topic, and return when the brokers have forgotten it."""
+        """Delete a topic and wait until the brokers have removed it."""
         spelled = self._known(name)
         self._cluster.note_deleted(name)
         self._cluster.ask(str(name), lambda admin, timeout_s: admin.delete_topics([spelled], request_timeout=timeout_s))
@@ -191,7 +191,7 @@ class KafkaTopics:
         return spelled
 
     def update(self, name: TopicName, **changes: Any) -> Topic:
-        """Change options of a topic by name; omitted options stay."""
+        """Change options of a topic by name; omitted options stay unchanged."""
         spelled = self._known(name)
         TopicOptions(**changes)
         config = _config_of(changes, self._cluster.count_partitions(name))
@@ -207,13 +207,13 @@ class KafkaTopics:
         return self.get(name)
 
     def rename(self, name: TopicName, to: str) -> None:
-        """Refuse: a topic of Kafka's keeps its name."""
+        """Raise UnsupportedError: Kafka cannot rename a topic."""
         raise unsupported(
             f"Kafka cannot rename a topic: {name} stays {name}", f"Create {name.stream}/{to}, and copy the messages"
         )
 
     def purge(self, name: TopicName) -> None:
-        """Delete the messages of a topic; offsets continue."""
+        """Delete the messages of a topic; offsets are not reset."""
         spelled = self._known(name)
         _, ends = self._cluster.ends((spelled, number) for number in range(self._cluster.count_partitions(name)))
         wanted = [TopicPartition(topic, number, end) for (topic, number), end in ends.items() if end]
@@ -229,21 +229,21 @@ class KafkaStreams:
         self._topics = topics
 
     def create(self, name: str) -> Stream:
-        """Refuse: a stream of Kafka's exists while it has a topic."""
+        """Raise UnsupportedError: a stream in Kafka exists while it has a topic."""
         check_name(name, "stream")
         if any(stream.name == name for stream in self.list()):
             raise AlreadyExistsError(f"the stream {name!r} already exists", advice="Choose another name")
         raise unsupported("Kafka has no streams without topics", f"Create a topic: {name}/... makes its stream")
 
     def get(self, name: str) -> Stream:
-        """Return a stream; StreamNotFoundError if no topic is in it."""
+        """Return a stream; StreamNotFoundError if it has no topic."""
         found = self.find(name)
         if found is None:
             raise _no_stream(name)
         return found
 
     def find(self, stream: str | int) -> Stream | None:
-        """Return a stream by name, None if it does not exist."""
+        """Return a stream by name; None if it does not exist."""
         return next((each for each in self.list() if each.name == stream), None)
 
     def list(self) -> builtins.list[Stream]:
@@ -254,7 +254,7 @@ class KafkaStreams:
         return [Stream(name, 0, 0, tuple(sorted(found))) for name, found in sorted(topics.items())]
 
     def rename(self, name: str, to: str) -> None:
-        """Refuse: Kafka's topics keep their names."""
+        """Raise UnsupportedError: Kafka cannot rename topics."""
         raise unsupported("Kafka cannot rename a stream: its topics keep their names", "Create topics in the new stream")
 
     def delete(self, name: str) -> None:
@@ -280,7 +280,7 @@ class KafkaPartitions:
         return self._topics.get(topic)
 
     def delete(self, topic: TopicName, count: int) -> Topic:
-        """Refuse: Kafka's partitions stay."""
+        """Raise UnsupportedError: Kafka cannot delete partitions."""
         raise unsupported("Kafka cannot delete partitions", f"Create another topic with fewer than {topic} has")
 
 
@@ -301,7 +301,7 @@ def vars_of(options: TopicOptions) -> dict[str, Any]:
 
 
 def _config_of(options: Mapping[str, Any], partitions: int) -> dict[str, str | None]:
-    """Return Kafka's settings of options, None for the cluster's default; UnsupportedError: Kafka has no such option."""
+    """Return Kafka's settings for options, None for the cluster's default; UnsupportedError if Kafka has no such option."""
     if options.get("deduplication_count") is not None:
         raise unsupported(
             "Kafka does not deduplicate by message id",
@@ -331,7 +331,7 @@ def _ceiling(number: int | None, divisor: int) -> str:
 
 
 def _number(settings: Mapping[str, Any], name: str) -> int | None:
-    """Return a setting as a number; None if it is missing or -1."""
+    """Return a setting as a number; None if the setting is missing or -1."""
     try:
         value = int(settings.get(name) or -1)
     except ValueError:
@@ -341,5 +341,5 @@ def _number(settings: Mapping[str, Any], name: str) -> int | None:
 
 def _no_stream(name: str) -> HeadstreamError:
     return StreamNotFoundError(
-        f"there is no stream {name!r}", advice="List them with log.streams(): a stream exists while it has a topic"
+        f"there is no stream {name!r}", advice="See log.streams(): a stream exists only while it has a topic"
     )

@@ -60,19 +60,19 @@ class KafkaTransport:
         )
 
     def topic_name(self, name: str) -> TopicName:
-        """Return the topic of a name of Kafka's: `orders` is kafka/orders, `shop.orders` is shop/orders."""
+        """Return the topic of a Kafka topic name: `orders` is kafka/orders, `shop.orders` is shop/orders."""
         return self._cluster.names.topic_name(name)
 
     def partition_of(self, key: bytes, partitions: int) -> int:
-        """Return the partition of a key, as Java's producers choose it."""
+        """Return the partition of a key, computed as in Kafka's Java producers."""
         return kafka_partition_of(key, partitions)
 
     def for_producer(self) -> Transport:
-        """Return a transport for one producer, which closes it: it has a separate Kafka producer."""
+        """Return a transport with a separate Kafka producer, for one Headstream producer, which closes it."""
         return KafkaTransport(self._cluster.address, self)
 
     def for_consumer(self) -> Transport:
-        """Return a transport for one consumer, which closes it: it has separate Kafka consumers."""
+        """Return a transport with separate Kafka consumers, for one Headstream consumer, which closes it."""
         return KafkaTransport(self._cluster.address, self)
 
     def open(self) -> None:
@@ -83,7 +83,7 @@ class KafkaTransport:
         self._cluster.interrupt(thread)
 
     def close(self) -> None:
-        """Close the connections to the brokers that are this transport's own."""
+        """Close this transport's own connections to brokers."""
         self.groups.close()
         self.messages.close()
         if self._parent is None:

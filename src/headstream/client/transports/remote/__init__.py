@@ -2,7 +2,7 @@
 
 address.py      URL -> server, credentials, options       backoff.py    retry delays
 connection.py   the interface of a connection             tcp.py http.py quic.py    its implementations
-caller.py       a pool of connections: picks one per command, retries when a connection breaks
-topology.py messages.py progress.py    the nouns of client/transports/transport.py; each call is a command of wire/
+caller.py       a pool of connections: selects a connection per command, retries when a connection breaks
+topology.py messages.py progress.py    the commands of client/transports/transport.py; each call is a command of wire/
 transport.py    all of them            server.py    users, tokens, clients, statistics
 """

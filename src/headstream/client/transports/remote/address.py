@@ -1,4 +1,4 @@
-"""The server's URL: address, credentials and options, from the URL, the environment and connect()'s options."""
+"""A server's address, credentials and options, taken from the URL, the environment and connect()'s options."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ class RemoteOptions:
     """Options of the connection to a server.
 
     Args:
-        tls: Whether headstream:// is encrypted; https:// and quic:// always are.
-        tls_verify: Whether the server's certificate is checked; without it, other machines on the network can read and change all
-            data.
-        tls_ca_file: A file of trusted certificates, PEM; None uses the system's.
-        tls_domain: The name in the server's certificate if it is not the host.
-        connect_timeout_ms: Timeout of opening a connection.
-        timeout_ms: Timeout of a response.
-        retry_timeout_ms: How long broken connections are reopened and idempotent commands retried; 0 disables retries.
+        tls: Whether headstream:// is encrypted; https:// and quic:// are always encrypted.
+        tls_verify: Whether the server's certificate is checked; if not, other machines can read and change all data.
+        tls_ca_file: A PEM file with trusted certificates; None uses the system's certificates.
+        tls_domain: The name in the server's certificate, if different from the host.
+        connect_timeout_ms: Timeout for opening a connection.
+        timeout_ms: Timeout for a response.
+        retry_timeout_ms: How long to reopen broken connections and retry idempotent commands; 0 disables retries.
     """
 
     tls: bool = False
@@ -47,16 +46,14 @@ class RemoteOptions:
     def __post_init__(self) -> None:
         for name in ("tls", "tls_verify"):
             if not isinstance(getattr(self, name), bool):
-                raise InvalidOptionError(f"{name} is {getattr(self, name)!r}", advice="Use True or False")
+                raise InvalidOptionError(f"{name} must be True or False, not {getattr(self, name)!r}")
         for name, least in (("connect_timeout_ms", 1), ("timeout_ms", 1), ("retry_timeout_ms", 0)):
             value = getattr(self, name)
             if isinstance(value, timedelta):
                 value = value / timedelta(milliseconds=1)
                 object.__setattr__(self, name, value)
             if not isinstance(value, (int, float)) or not least <= value <= _LONGEST_MS:
-                raise InvalidOptionError(
-                    f"{name} is {value!r}", advice=f"Use {least} to {_LONGEST_MS}, milliseconds, or a timedelta"
-                )
+                raise InvalidOptionError(f"{name} must be {least} to {_LONGEST_MS} ms, or a timedelta, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,35 +76,35 @@ class ServerUrl:
 
     @property
     def place(self) -> str:
-        """The server's name in errors, without credentials."""
+        """The server's address without credentials, for errors."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
     @property
     def who(self) -> str:
-        """The client's name in errors."""
+        """The client's name, for errors."""
         return "a token" if self.username is None else f"user {self.username!r}"
 
 
 def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> ServerUrl:
-    """Parse a URL; missing parts are taken from the environment.
+    """Parse a URL; missing parts are taken from environment variables.
 
-    Credentials are `user:password@` in the URL, `:token@` for a personal access token, else HEADSTREAM_USERNAME and
-    HEADSTREAM_PASSWORD, else HEADSTREAM_TOKEN. Options are in the URL's query or in `given`, which has priority.
+    Credentials are taken from `user:password@` in the URL, or `:token@` for a personal access token; else from
+    HEADSTREAM_USERNAME and HEADSTREAM_PASSWORD; else from HEADSTREAM_TOKEN. Options in `given` override the URL's options.
 
     Raises:
-        InvalidUrlError: the URL has no host, or there are no credentials; the error contains no credentials.
+        InvalidUrlError: the URL has no host or there are no credentials; the error contains no credentials.
         InvalidOptionError: an option is unknown or out of range.
     """
     parts = restore_slashes(parts)
     try:
         host, port = parts.hostname, parts.port or SCHEMES[parts.scheme]
     except ValueError:  # the text can be a part of a password: errors do not contain it
-        raise InvalidUrlError("the port cannot be used", advice=f"Use 1 to 65535. {_ESCAPES}") from None
+        raise InvalidUrlError("the port is invalid", advice=f"Use 1 to 65535. {_ESCAPES}") from None
     if not host:
         raise InvalidUrlError("the host is missing", advice=f"Write {parts.scheme}://user:password@host:{port}")
     if parts.path.strip("/") or parts.fragment:
-        raise InvalidUrlError("a server's URL must not have a path", advice=f"Pass topics to calls, as shop/orders. {_ESCAPES}")
+        raise InvalidUrlError("a server's URL must not have a path", advice=f"Name topics in calls, as shop/orders. {_ESCAPES}")
     options = _read_options(parts, given)
     address = ServerUrl(parts.scheme, unquote(host), port, options=options)
     username, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -129,7 +126,7 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
 
 
 def restore_slashes(parts: SplitResult) -> SplitResult:
-    """Parse a URL whose password contains a slash; a server's URL has no path."""
+    """Parse a URL whose password contains a slash; this is unambiguous because server URLs have no path."""
     if "@" not in parts.path:  # the last @ ends the password
         return parts
     return parts._replace(netloc=(parts.netloc + parts.path).replace("/", "%2F"), path="")
@@ -149,17 +146,17 @@ def _read_options(parts: SplitResult, given: Mapping[str, Any]) -> RemoteOptions
     elif parts.scheme == "http" and options.tls:
         raise InvalidOptionError("http:// is not encrypted", advice="Use https://")
     if not options.tls and (options.tls_ca_file or options.tls_domain or not options.tls_verify):
-        raise InvalidOptionError("TLS options are given without TLS", advice="Add tls=true")
+        raise InvalidOptionError("TLS options require TLS", advice="Add tls=true")
     return options
 
 
 def _read_option(name: str, text: str, kind: str) -> Any:
     if kind == "bool":
         if text not in ("true", "false"):
-            raise InvalidOptionError(f"{name} is {text!r}", advice="Use true or false")
+            raise InvalidOptionError(f"{name} must be true or false, not {text!r}")
         return text == "true"
     if kind == "int":
         if not (text.isascii() and text.isdecimal() and len(text) < 10):
-            raise InvalidOptionError(f"{name} is {text!r}", advice="Use a number of milliseconds")
+            raise InvalidOptionError(f"{name} must be a number of milliseconds, not {text!r}")
         return int(text)
     return text

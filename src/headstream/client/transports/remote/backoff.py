@@ -1,4 +1,4 @@
-"""Retry delays that double, with jitter so that clients do not retry in step. Pure."""
+"""Exponential retry delays, with jitter so that clients do not retry simultaneously. No I/O."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Backoff:
     """The delays before the retries of one failed call.
 
     Args:
-        limit_s: Total time of all attempts, from the first failure on.
+        limit_s: Total time of all attempts after the first failure, seconds.
         random: Returns a number from 0 to 1.
-        until_s: End of all attempts on the clock of next_wait(), seconds; None counts from the first failure.
+        until_s: Deadline of all attempts, on the clock of next_wait(), seconds; None: `limit_s` after the first failure.
     """
 
     def __init__(self, limit_s: float, random: Callable[[], float], *, until_s: float | None = None) -> None:
@@ -25,7 +25,7 @@ class Backoff:
         self._next_s = _FIRST_S
 
     def next_wait(self, now_s: float) -> float | None:
-        """Return the delay before the next attempt, None if no time is left; `now_s` is the monotonic time of the failure."""
+        """Return the delay before the next attempt, seconds; None if no time is left. `now_s`: monotonic time of the failure."""
         if self._until_s is None:
             self._until_s = now_s + self._limit_s
         if now_s >= self._until_s:

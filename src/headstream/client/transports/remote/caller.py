@@ -1,7 +1,7 @@
-"""Caller: commands over a pool of connections, so that a wait, a send and a query do not block each other.
+"""Caller: sends commands over a pool of connections, so that a wait, a send and a query do not block each other.
 
-A broken connection is reopened with backoff. Its pending command is retried if it is idempotent; otherwise the error
-states that its outcome is unknown.
+A broken connection is reopened with backoff. A pending command is retried if it is idempotent; otherwise the error states that
+the command's outcome is unknown.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Caller:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Start without connections in a forked child: the parent process uses them."""
+        """In a forked child: start without connections, which the parent process uses."""
         self._lock = threading.Lock()
         self._idle, self._used, self._interrupted = [], {}, set()
         is_closed, self._closing = self._closing.is_set(), threading.Event()
@@ -91,12 +91,12 @@ class Caller:
             self._closing.set()
 
     def open(self) -> None:
-        """Connect, unless connected, and check that the server knows Headstream's extensions.
+        """Connect, unless connected, and check that the server supports Headstream's extensions.
 
         Raises:
             ServerUnreachableError: the server cannot be reached.
             AuthenticationError: the credentials are wrong.
-            ServerError: it does not know the extensions.
+            ServerError: the server does not support the extensions.
         """
         if self._was_connected:
             return
@@ -109,14 +109,14 @@ class Caller:
                 raise ServerError(
                     "the server does not support Headstream's own commands",
                     where=self.address.place,
-                    advice="It can be a plain Iggy server: use one of Iggy's clients, or start `headstream server`",
+                    advice="If the server is an Iggy server, use an Iggy client, or start `headstream server`",
                 ) from None
             raise
         self._was_connected = True
         self.give(connection)
 
     def can_express(self, named: str | int) -> bool:
-        """Return whether the protocol can express a name: over HTTP a numeric name means the id."""
+        """Return whether the protocol can express a name; over HTTP, a numeric name means an id."""
         is_http = self.address.scheme in ("http", "https")
         return isinstance(named, int) or parse_number(named) is None or not is_http
 
@@ -133,14 +133,14 @@ class Caller:
         """Return the reply to a command.
 
         Args:
-            wait_ms: Extra time for the response, milliseconds.
-            may_repeat: Returns whether this command can be repeated although it is not idempotent.
-            may_reconnect: Whether to reopen a broken connection while the options allow it, or never.
-            retry_timeout_s: Total time of all attempts, including the last response, seconds; replaces the options' value.
-            on_lost: Called after an attempt without a response; the server can still execute it later.
+            wait_ms: Additional time for the response, milliseconds.
+            may_repeat: Returns whether a command that is not idempotent can be repeated.
+            may_reconnect: Whether to reopen a broken connection within the limits of the options.
+            retry_timeout_s: Total time of all attempts, including the last response, seconds; overrides the options.
+            on_lost: Called after an attempt without a response; the server may still execute this attempt later.
 
         Raises:
-            OutcomeUnknownError: the connection broke, and the command is not idempotent or its retries failed.
+            OutcomeUnknownError: the connection broke and the command is not idempotent, or all retries failed.
             HeadstreamError: the server's error.
         """
         self._interrupted.discard(threading.get_ident())
@@ -172,14 +172,14 @@ class Caller:
                 raise doubt from error
 
     def _shortened(self, wait_ms: float, until_s: float | None) -> float:
-        """Return the adjustment of the response timeout if the total time is limited, seconds."""
+        """Return the additional time for the response, seconds, reduced if the total time is limited."""
         if until_s is None:
             return wait_ms
         left_ms = max(_LEAST_S, until_s - time.monotonic()) * 1000
         return min(wait_ms, left_ms - self.address.options.timeout_ms)
 
     def begin(self, command: Command[_R]) -> Pending[_R]:
-        """Send an idempotent command and return without its reply; HeadstreamError if it could not be sent."""
+        """Send an idempotent command and return a pending reply; HeadstreamError if the command cannot be sent."""
         self.open()
         connection = self._take()
         try:
@@ -236,12 +236,12 @@ class Caller:
             connection.close()
 
     def use(self, connection: Connection) -> None:
-        """Record the connection that this thread uses, until it returns it or takes another connection."""
+        """Record the connection that this thread uses until it returns the connection or takes a different one."""
         with self._lock:
             self._used[threading.get_ident()] = connection
 
     def interrupt(self, thread: int) -> None:
-        """Interrupt a thread's current call (by threading.get_ident()) as if its connection broke; it is not retried."""
+        """Interrupt a thread's call (by threading.get_ident()) like a broken connection; the call is not retried."""
         with self._lock:
             self._interrupted.add(thread)
             connection = self._used.get(thread)
@@ -265,7 +265,7 @@ class Caller:
         return ClosedError("the log is closed", where=self.address.place, advice="Connect again")
 
     def close(self) -> None:
-        """Close all connections, busy connections after their call; a second call does nothing."""
+        """Close all connections; busy connections are closed after their call. A second call does nothing."""
         self._closing.set()
         with self._lock:
             idle, self._idle = self._idle, []
@@ -274,7 +274,7 @@ class Caller:
 
 
 class Pending(Generic[_R]):
-    """A pending reply of a command that was sent over a connection."""
+    """A pending reply to a command that was sent over a connection."""
 
     def __init__(self, caller: Caller, connection: Connection, command: Command[_R]) -> None:
         self._caller = caller
@@ -286,7 +286,7 @@ class Pending(Generic[_R]):
             self._connection.close()
 
     def result(self) -> _R:
-        """Return the reply; if the connection broke, the command is sent again. Once only."""
+        """Return the reply; if the connection broke, send the command again. Can be called only once."""
         connection, self._connection = self._connection, None
         if connection is None:
             raise ClosedError("the request was cancelled", advice="Send it again")
@@ -305,7 +305,7 @@ class Pending(Generic[_R]):
         return reply
 
     def cancel(self) -> None:
-        """Cancel; a reply that arrives soon is read, so that the connection can be reused. Idempotent."""
+        """Cancel the reply; a reply that arrives soon is read, so that the connection can be reused. Idempotent."""
         connection, self._connection = self._connection, None
         if connection is None:
             return

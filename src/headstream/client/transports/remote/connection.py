@@ -1,4 +1,4 @@
-"""The interface of connections to a server: one command at a time; its reply must be received before the next is sent."""
+"""The interface of connections to a server. A command's reply must be received before the next command is sent."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ _TLS_PROBE_S: Final = 2.0
 
 
 class Connection(Protocol):
-    """One connection, logged in; one thread at a time."""
+    """One logged-in connection; not thread-safe."""
 
     @property
     def is_usable(self) -> bool:
-        """Whether the socket is still open, without sending a request."""
+        """Whether the socket is still open; sends no request."""
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
-        """Send a command; `wait_ms` is extra time for the response. OutcomeUnknownError if the connection broke.
+        """Send a command; `wait_ms` is additional time for the response. OutcomeUnknownError if the connection broke.
 
         Raises:
-            InvalidInputError: the protocol cannot express it; nothing was sent.
+            InvalidInputError: the protocol cannot express the command; nothing was sent.
         """
 
     def has_reply(self, wait_ms: int) -> bool:
-        """Return whether a reply begins to arrive within this many milliseconds."""
+        """Return whether a reply starts to arrive within `wait_ms` milliseconds."""
 
     def receive(self, command: Command[_R]) -> _R:
-        """Return the reply; OutcomeUnknownError if the connection broke or timed out (unusable then), or the server's error."""
+        """Return the reply, or raise the server's error; OutcomeUnknownError if the connection broke or timed out."""
 
     def interrupt(self) -> None:
-        """Break the connection from another thread than its user's."""
+        """Break the connection; called from a different thread."""
 
     def close(self) -> None:
         """Close the connection, even with a pending reply."""
@@ -60,11 +60,11 @@ class Connector(Protocol):
     """Opens connections to one server."""
 
     def connect(self, begin: Callable[[Connection], None]) -> Connection:
-        """Return a logged-in connection; `begin` gets it before a command. ServerUnreachableError, AuthenticationError."""
+        """Return a logged-in connection, after calling `begin` with it. ServerUnreachableError, AuthenticationError."""
 
 
 def login_of(address: ServerUrl) -> Command[LoggedIn]:
-    """Return the login command of an address, for a client that knows extensions."""
+    """Return the login command for an address; the client announces support for extensions."""
     if address.token is not None:
         return LoginWithToken(address.token, __version__, EXTENSION_CONTEXT)
     return Login(address.username or "", address.password, __version__, EXTENSION_CONTEXT)
@@ -92,12 +92,12 @@ def unreachable(address: ServerUrl, error: Exception) -> ServerUnreachableError:
 
 
 def _is_refusal_of_plain_bytes(error: Exception) -> bool:
-    """Return whether a connection ended as TLS servers end plain connections: closed, reset, or by an alert."""
+    """Return whether a connection ended the way TLS servers end plain connections: closed, reset, or with an alert."""
     return isinstance(error, (OutcomeUnknownError, ConnectionError)) and not isinstance(error, ConnectionRefusedError)
 
 
 def _speaks_tls(address: ServerUrl) -> bool:
-    """Return whether a TLS handshake succeeds where plain bytes were refused; the certificate is not checked."""
+    """Return whether a TLS handshake with the server succeeds; the certificate is not checked."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     timeout_s = limited(min(address.options.connect_timeout_ms / 1000, _TLS_PROBE_S))
@@ -119,15 +119,15 @@ def lost(address: ServerUrl, error: Exception | str) -> OutcomeUnknownError:
     return OutcomeUnknownError(
         f"the connection to the server broke: {reason if reason.isprintable() else repr(reason)}",
         where=address.place,
-        advice="The outcome of the command is unknown: check before repeating it",
+        advice="The outcome of the command is unknown: check the outcome before repeating the command",
     )
 
 
 def explain_login(address: ServerUrl, error: HeadstreamError) -> AuthenticationError:
-    """Return the error of a refused login, with its user and server."""
-    advice = "See that name and password are right"
+    """Return the error for a refused login, with user and server."""
+    advice = "Check the user name and the password"
     if address.token is not None:
-        advice = "It may have expired or been deleted: make another with `headstream token create`"
+        advice = "The token may have expired or been deleted: create a new token with `headstream token create`"
     explained = AuthenticationError(f"{address.who} cannot log in: {error.what}", where=address.place, advice=advice)
     explained.status = error.status
     return explained
@@ -139,7 +139,7 @@ def make_tls(address: ServerUrl) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=address.options.tls_ca_file)
     except OSError as error:
         raise InvalidOptionError(
-            f"tls_ca_file cannot be used: {error.strerror or error}",
+            f"cannot load tls_ca_file: {error.strerror or error}",
             where=address.options.tls_ca_file,
             advice="Specify a PEM file with certificates",
         ) from None
@@ -150,13 +150,13 @@ def make_tls(address: ServerUrl) -> ssl.SSLContext:
 
 
 def break_link(link: socket.socket) -> None:
-    """Break a socket that another thread can be blocked on; an encrypted one without a TLS shutdown."""
+    """Break a socket on which another thread can be blocked; sends no TLS shutdown."""
     with suppress(OSError):
         socket.socket.shutdown(link, socket.SHUT_RDWR)
 
 
 def has_something(link: socket.socket, wait_ms: int = 0) -> bool:
-    """Return whether a socket is readable; an idle one mostly is because the server closed it."""
+    """Return whether a socket is readable; an idle socket is usually readable because the server closed the connection."""
     try:
         poll = select.poll()
         poll.register(link, select.POLLIN | select.POLLERR | select.POLLHUP)

@@ -27,7 +27,7 @@ _NO_RULE: Final = 0, 0, 0
 
 
 class RemoteLeases:
-    """Commands of workers that share partitions."""
+    """Commands of workers that lease messages."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -69,7 +69,7 @@ class RemoteLeases:
         partition_generation: int | None = None,
         pause_rule: PauseRule | None = None,
     ) -> SettledLeases:
-        """Record steps of leased messages; see Leases.settle_leases()."""
+        """Record delivery steps of leased messages; see Leases.settle_leases()."""
         command = SettleLeases(
             topic.stream,
             topic.topic,
@@ -123,7 +123,8 @@ class RemoteDeliveries:
         return PartitionDeliveries(found.base, found.frontier, pending, failing, *counts)
 
     def settle_deliveries(self, topic: TopicName, group: str, partition: int, request: SettleRequest) -> Settled:
-        """Record steps of messages, and commit the group's offset; see Deliveries.settle_deliveries()."""
+        """Record delivery steps, and commit the group's offset; see
+        Deliveries.settle_deliveries()."""
         command = SettleDeliveries(
             topic.stream,
             topic.topic,

@@ -1,4 +1,4 @@
-"""A connection over HTTP: commands as requests, replies as JSON, messages in the same bytes as over TCP; kept alive."""
+"""A connection over HTTP with keep-alive: commands are requests, replies are JSON, messages have the same bytes as over TCP."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class HttpConnector:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Log in again: the access token is the parent's session."""
+        """In a forked child: log in again, because the access token belongs to the parent's session."""
         self._lock = threading.Lock()
         self._access = None
 
@@ -72,7 +72,7 @@ class HttpConnector:
         return connection
 
     def show(self, connection: HttpConnection, refused: str | None = None) -> str:
-        """Return the access token, by a login if there is none, if it expires, or if the server has `refused` it."""
+        """Return the access token; log in if there is no token, the token expires, or the server has `refused` it."""
         with self._lock:
             access = self._access
             if access is None or access.token == refused or access.expiry - _EARLY_S < time.time():
@@ -87,13 +87,13 @@ class HttpConnector:
             raise explain_login(address, error) from None
         if found.access_token is None:
             raise ServerError(
-                "the server accepted the login without returning an access token", where=address.place, advice="Check its version"
+                "the server returned no access token for the login", where=address.place, advice="Check its version"
             )
         return found.access_token
 
 
 class _TlsConnection(http.client.HTTPSConnection):
-    """A TLS connection that checks the certificate for another name than the host."""
+    """A TLS connection that checks the certificate for a name that differs from the host."""
 
     def __init__(self, address: ServerUrl, **options: Any) -> None:
         super().__init__(address.host, address.port, **options)
@@ -106,7 +106,7 @@ class _TlsConnection(http.client.HTTPSConnection):
 
 
 class HttpConnection:
-    """One connection, see Connection; the connector has the access token."""
+    """One connection; see Connection. The connector holds the access token."""
 
     def __init__(self, address: ServerUrl, link: http.client.HTTPConnection, connector: HttpConnector) -> None:
         self._address = address
@@ -117,7 +117,7 @@ class HttpConnection:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Leave the connection to the parent."""
+        """In a forked child: leave the connection to the parent process."""
         link, self._link.sock = self._link.sock, None
         if link is not None:
             close_copy(link)
@@ -135,7 +135,7 @@ class HttpConnection:
         return self._link.sock is None or has_something(self._link.sock, wait_ms)
 
     def receive(self, command: Command[_R]) -> _R:
-        """Return the reply to the sent command; see Connection. If its login has expired, logs in again."""
+        """Return the reply to the sent command; log in again if the login has expired. See Connection."""
         try:
             return self._reply(command)
         except AuthenticationError as error:
@@ -145,7 +145,7 @@ class HttpConnection:
             return self.exchange(command, self._shown)
 
     def exchange(self, command: Command[_R], token: str | None) -> _R:
-        """Send a command with or without an access token, and return the reply."""
+        """Send a command, with or without an access token, and return the reply."""
         self._request(command, token)
         return self._reply(command)
 
@@ -203,7 +203,7 @@ class HttpConnection:
             advice = (
                 "Send smaller batches (batch_bytes), or raise the server's headstream.max_frame_size or http.max_request_size"
             )
-            return LimitError("a request exceeds the server's limit over HTTP", where=self._address.place, advice=advice)
+            return LimitError("a request exceeds the server's limit for HTTP", where=self._address.place, advice=advice)
         if status >= 500:  # mostly a proxy's, which can have forwarded the request
             return lost(self._address, text)
         if status == 401:

@@ -1,4 +1,4 @@
-"""Messages of a server: sends, retried only if that cannot duplicate messages, polls, and waits that the server times."""
+"""Messages of a server: sends, polls and waits. A send is retried only if the retry cannot duplicate messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PolledAhead:
         self._pending = pending
 
     def result(self) -> Polled:
-        """Return the messages; as RemoteMessages.poll()."""
+        """Return the messages; see RemoteMessages.poll()."""
         return _polled(self._pending.result())
 
     def cancel(self) -> None:
@@ -68,7 +68,7 @@ class RemoteMessages:
         """Ids of producers with a batch whose outcome is unknown: it can still reach the server."""
 
     def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
-        """Append a batch, return its first offset; OutcomeUnknownError: broken connection, no deduplication by id."""
+        """Append a batch; return its first offset. OutcomeUnknownError if the connection broke without deduplication by id."""
         command = AppendMessages(topic.stream, topic.topic, partition, batch)
         return self._caller.call(command, may_repeat=lambda: self._finds_repeats(topic, batch)).offset
 
@@ -81,7 +81,7 @@ class RemoteMessages:
         *,
         retry_timeout_s: float | None = None,
     ) -> Appended:
-        """Append a numbered batch, once however often it is sent; arguments as for Messages.append(). OutcomeUnknownError."""
+        """Append a numbered batch exactly once, even if it is sent repeatedly; see Messages.append(). OutcomeUnknownError."""
         if number is None:
             return Appended(self.send(topic, partition, batch), None, -1)
         command = AppendNumbered(topic.stream, topic.topic, partition, *number, batch)
@@ -94,7 +94,7 @@ class RemoteMessages:
         return Appended(found.offset, found.timestamp_us, found.count, found.is_repeat)
 
     def init_producer(self, *, retry_timeout_s: float | None = None) -> ProducerId | None:
-        """Return a producer id, None from a server without numbered batches; a timeout of None uses the options' value."""
+        """Return a producer id; None if the server does not support numbered batches. A timeout of None uses the options."""
         try:
             found = self._caller.call(InitProducer(), retry_timeout_s=retry_timeout_s)
         except (ServerError, NotFoundError) as error:
@@ -104,10 +104,10 @@ class RemoteMessages:
         return ProducerId(found.producer_id, found.epoch)
 
     def release_producer(self, topic: TopicName, producer_id: int) -> None:
-        """Release a producer that sends nothing more to a topic; retried for a short time only.
+        """Release a producer that sends no more messages to a topic; retried only for a short time.
 
-        A producer with an unanswered attempt is kept until the server expires it: otherwise a late batch would belong to an
-        unknown producer, and be appended again, or after newer batches.
+        A producer with an unanswered attempt is not released but expires on the server. Otherwise, a delayed batch would belong
+        to an unknown producer, and could be appended twice or after newer batches.
         """
         if producer_id in self._unanswered:
             self._unanswered.discard(producer_id)
@@ -131,20 +131,20 @@ class RemoteMessages:
         return _polled(self._caller.call(_command(topic, partition, request)))
 
     def poll_ahead(self, topic: TopicName, partition: int, request: PollRequest) -> PolledAhead:
-        """Send a poll and return without its reply; arguments as for poll()."""
+        """Send a poll and return a pending reply; for arguments see poll()."""
         return PolledAhead(self._caller.begin(_command(topic, partition, request)))
 
     def set_state(
         self, topic: TopicName, partition: int, offsets: Iterable[int], state: int, *, reason: str = "", by: str = ""
     ) -> None:
-        """Set the state of messages, with a reason; see Messages.set_state(). Many offsets are sent in several requests."""
+        """Set the state of messages, with a reason; many offsets are sent in several requests. See Messages.set_state()."""
         wanted = sorted(set(offsets))
         for begin in range(0, max(len(wanted), 1), MAX_STATE_OFFSETS):
             some = tuple(wanted[begin : begin + MAX_STATE_OFFSETS])
             self._caller.call(SetState(topic.stream, topic.topic, partition, some, state, reason, by))
 
     def count_segments(self, topic: TopicName, where: Filter) -> SegmentCounts | None:
-        """Return how much of a topic a filter reads; None from an older server, which reads all."""
+        """Return how much of a topic a filter reads; None if an older server reads the entire topic."""
         try:
             found = self._caller.call(CountSegments(topic.stream, topic.topic, where.text))
         except ServerError as error:
@@ -154,12 +154,12 @@ class RemoteMessages:
         return SegmentCounts(found.segments_count, found.skipped_count, found.size_bytes, found.skipped_bytes)
 
     def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
-        """Remove the messages that were marked for deletion with a reason; see Messages.remove_marked()."""
+        """Remove messages that were marked for deletion with a reason; see Messages.remove_marked()."""
         found = self._caller.call(RemoveMarked(topic.stream, topic.topic, partition, reason))
         return Removal(found.removed_count, found.removed_bytes, found.rewritten_count, found.left_count)
 
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:
-        """Return every message of a partition in another state than `available`, by offset."""
+        """Return all messages of a partition whose state is not `available`, by offset."""
         found: list[StateChange] = []
         from_offset = 0
         while page := self._caller.call(ListStates(topic.stream, topic.topic, partition, from_offset)):

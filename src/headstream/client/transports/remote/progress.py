@@ -51,7 +51,7 @@ class RemoteOffsets:
         *,
         generations: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
-        """Commit a consumer's next offsets."""
+        """Commit the offsets of a consumer's next messages."""
         owner = ConsumerRef(consumer.kind, consumer.name)
         self._caller.call(CommitOffsets(topic.stream, topic.topic, owner, offsets, generations))
 
@@ -59,7 +59,7 @@ class RemoteOffsets:
 class RemoteGroups:
     """Consumer group commands.
 
-    A member that the server has removed, because it restarted or the member timed out, receives RebalancedError and joins again.
+    A member that the server has removed, because of a restart or a timeout, receives RebalancedError and joins again.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -68,7 +68,7 @@ class RemoteGroups:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Start without a thread and without members in a forked child: they belong to the parent process."""
+        """In a forked child: start without thread and members, which belong to the parent process."""
         self._abandoned: SimpleQueue[ExitGroup | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -78,7 +78,7 @@ class RemoteGroups:
         """Add a new member to a group; see Groups.join()."""
         OffsetOwner.group(group)  # checks the name
         if not session_timeout_ms > 0:
-            raise InvalidOptionError(f"session_timeout_ms is {session_timeout_ms}", where=group, advice="Use more than 0")
+            raise InvalidOptionError(f"session_timeout_ms must be above 0, not {session_timeout_ms}", where=group)
         timeout_ms = min(math.ceil(session_timeout_ms), (1 << 32) - 1)
         entered = self._caller.call(EnterGroup(topic.stream, topic.topic, group, timeout_ms, is_shared))
         if self._thread is None:
@@ -92,7 +92,7 @@ class RemoteGroups:
             self._caller.call(ExitGroup(topic.stream, topic.topic, member.group, member.id), may_reconnect=False)
 
     def abandon(self, topic: TopicName, member: Member) -> None:
-        """Remove a member soon; never blocks, so a finalizer can call it."""
+        """Remove a member in the background; never blocks, so that finalizers can call it."""
         self._abandoned.put(ExitGroup(topic.stream, topic.topic, member.group, member.id))
 
     def _let_go(self) -> None:
@@ -102,7 +102,7 @@ class RemoteGroups:
                 self._caller.call(command, may_reconnect=False)
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
-        """Send a member's heartbeat and released partitions, and return its assignment."""
+        """Send a member's heartbeat and released partitions; return the member's assignment."""
         command = ReportMember(topic.stream, topic.topic, member.group, member.id, tuple(released), is_resting)
         try:
             found = self._caller.call(command)
@@ -120,7 +120,7 @@ class RemoteGroups:
         generations: Mapping[int, int] = MappingProxyType({}),
         is_resting: bool = False,
     ) -> int:
-        """Commit a group's next offsets for one of its members, and return the group's generation."""
+        """Commit offsets of a group for one of its members; return the group's generation."""
         known = {number: now for number, now in generations.items() if number in offsets}
         command = CommitMember(topic.stream, topic.topic, member.group, member.id, max(generation, 0), offsets, known, is_resting)
         try:
@@ -152,11 +152,11 @@ class RemoteGroups:
 
 
 def as_rebalanced(error: ClosedError) -> HeadstreamError:
-    """Return the error of a member that the server no longer knows, as RebalancedError."""
+    """Convert the error for a member that the server no longer knows to RebalancedError."""
     if error.status is None:
         return error
     return RebalancedError(
-        error.what, where=error.where, advice="Its uncommitted messages are delivered again, to another member"
+        error.what, where=error.where, advice="Uncommitted messages of the member are delivered again, to another member"
     )
 
 

@@ -1,4 +1,4 @@
-"""A connection over QUIC: one stream per command, with the same bytes as TCP; a thread receives and sends keep-alives."""
+"""A connection over QUIC: one stream per command, with the same bytes as TCP. A thread receives data and sends keep-alives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ try:
     from aioquic.quic.configuration import QuicConfiguration
     from aioquic.quic.connection import QuicConnection
 except ImportError as _error:
-    raise MissingExtraError(f"quic:// needs {_error.name}", advice="Install headstream[quic]") from None
+    raise MissingExtraError(f"quic:// requires {_error.name}", advice="Install headstream[quic]") from None
 
 _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
@@ -55,7 +55,7 @@ class QuicConnector:
             self._trusted = None if options.tls_ca_file is None else _read(options.tls_ca_file)
         except OSError as error:
             raise InvalidOptionError(
-                f"tls_ca_file cannot be used: {error.strerror or error}",
+                f"cannot load tls_ca_file: {error.strerror or error}",
                 where=options.tls_ca_file,
                 advice="Specify a PEM file with certificates",
             ) from None
@@ -100,7 +100,7 @@ def _read(path: str) -> bytes:
 
 
 class QuicClientConnection:
-    """One connection, see Connection; OSError if the host is unknown, or the system has no socket for it."""
+    """One connection; see Connection. OSError if the host is unknown or no socket can be created."""
 
     def __init__(self, address: ServerUrl, configuration: QuicConfiguration) -> None:
         self._address = address
@@ -129,7 +129,7 @@ class QuicClientConnection:
         self._thread.start()
 
     def after_fork(self) -> None:
-        """Leave the connection to the parent."""
+        """In a forked child: leave the connection to the parent process."""
         self._changed = threading.Condition()
         self._failure, self._is_closing = "it is the parent's", True
         close_copy(self._socket)
@@ -140,12 +140,12 @@ class QuicClientConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the connection is still open, without sending a request."""
+        """Whether the connection is still open; sends no request."""
         with self._changed:
             return self._failure is None and not self._is_closing and self._thread.is_alive()
 
     def wait_until_connected(self, timeout_s: float) -> None:
-        """Wait for the handshake; ServerUnreachableError if it timed out, or the server's certificate is not trusted."""
+        """Wait for the handshake; ServerUnreachableError after a timeout or if the server's certificate is not trusted."""
         with self._changed:
             is_over = self._changed.wait_for(lambda: self._is_connected or self._failure is not None, timeout_s)
         if not is_over:
@@ -154,7 +154,7 @@ class QuicClientConnection:
             raise ServerUnreachableError(
                 f"the server cannot be reached: {self._failure}",
                 where=self._address.place,
-                advice="Check that it serves QUIC there, and trust its certificate with tls_ca_file",
+                advice="Check that the server listens for QUIC there, and trust its certificate with tls_ca_file",
             )
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
@@ -228,7 +228,7 @@ class QuicClientConnection:
             self._socket.close()
 
     def _step(self) -> bool:
-        """Send pending datagrams, receive once, and return whether to continue."""
+        """Send pending datagrams and receive once; return whether to continue."""
         now_s = time.monotonic()
         with self._changed:
             is_over = self._is_closing or self._failure is not None
@@ -278,7 +278,7 @@ class QuicClientConnection:
         return received
 
     def _take_events(self) -> None:
-        """Process the protocol's events; the caller holds the condition."""
+        """Process QUIC events; the caller holds the condition."""
         event = self._quic.next_event()
         while event is not None:
             if isinstance(event, events.HandshakeCompleted):

@@ -1,4 +1,4 @@
-"""Server: the parts that only a server has: users, tokens, clients, statistics."""
+"""Server: administration of a server: users, tokens, clients and statistics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _EVERYTHING: Final = (SnapshotType.ALL,)
 
 
 class Server:
-    """Commands about a server; usable from any thread. Client.server is one.
+    """Administration of a server; thread-safe. Returned by Client.server.
 
     Args:
         caller: Sends the commands.
@@ -57,13 +57,13 @@ class Server:
 
     @property
     def caller(self) -> Caller:
-        """Sends any command of the protocol, for tools; unlike this class it can change in any version."""
+        """The sender of protocol commands, for tools. This interface can change in any version."""
         return self._caller
 
     # -- the server -------------------------------------------------------------------------------------------
 
     def ping(self) -> float:
-        """Send a ping, and return the round-trip time, milliseconds."""
+        """Send a ping; return the round-trip time, milliseconds."""
         begin = time.perf_counter()
         self._caller.call(Ping())
         return (time.perf_counter() - begin) * 1000
@@ -79,7 +79,7 @@ class Server:
     # -- clients ----------------------------------------------------------------------------------------------
 
     def me(self) -> ClientDetails:
-        """Return the current connection; InvalidInputError over HTTP, which has no connections."""
+        """Return details of the current connection; InvalidInputError over HTTP."""
         return self._caller.call(GetMe())
 
     def clients(self) -> list[Client]:
@@ -93,7 +93,7 @@ class Server:
             raise NotFoundError(
                 f"there is no client {client_id}",
                 where=self.place,
-                advice="List them with log.server.clients() or `headstream client list`",
+                advice="List the clients with log.server.clients() or `headstream client list`",
             )
         return found
 
@@ -114,7 +114,7 @@ class Server:
             raise NotFoundError(
                 f"there is no user {user!r}",
                 where=self.place,
-                advice="List them with log.server.users() or `headstream user list`",
+                advice="List the users with log.server.users() or `headstream user list`",
             )
         return found
 
@@ -126,8 +126,8 @@ class Server:
         Args:
             username: 3 to 50 bytes.
             password: 3 to 100 bytes.
-            permissions: The user's permissions; None grants only the rights of every user.
-            is_active: Whether it is allowed to log in.
+            permissions: The user's permissions; None grants only the rights that all users have.
+            is_active: Whether the user is allowed to log in.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -137,13 +137,13 @@ class Server:
         return self._caller.call(command)
 
     def update_user(self, user: int | str, *, username: str | None = None, is_active: bool | None = None) -> None:
-        """Change a user's name or status; None leaves it."""
+        """Change a user's name or status; None leaves the value unchanged."""
         command = UpdateUser(user, username, None if is_active is None else _status(is_active))
         command.validate()
         self._caller.call(command)
 
     def change_permissions(self, user: int | str, permissions: Permissions | None) -> None:
-        """Set a user's permissions; None revokes all."""
+        """Set a user's permissions; None revokes all permissions."""
         self._caller.call(UpdatePermissions(user, permissions))
 
     def change_password(self, user: int | str, current_password: str, new_password: str) -> None:
@@ -159,15 +159,16 @@ class Server:
     # -- personal access tokens -------------------------------------------------------------------------------
 
     def tokens(self) -> list[Token]:
-        """Return the names of the current user's tokens, and when they expire."""
+        """Return names and expiry times of the current user's tokens."""
         return [*self._caller.call(ListTokens())]
 
     def create_token(self, name: str, *, expires_in_us: int | None = None) -> str:
-        """Create a token, which replaces the password in logins, and return it: it cannot be shown again.
+        """Create an access token, which can replace the password in logins, and return it. The
+        token cannot be retrieved later.
 
         Args:
             name: 3 to 30 bytes.
-            expires_in_us: Lifetime, microseconds, 1 or more; None is unlimited.
+            expires_in_us: Lifetime, microseconds, 1 or more; None: unlimited.
         """
         command = CreateToken(name, NEVER if expires_in_us is None else expires_in_us)
         command.validate()

@@ -1,4 +1,4 @@
-"""A connection over TCP: commands and replies in frames, through a blocking socket."""
+"""A connection over TCP: frames with commands and replies, over a blocking socket."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class TcpConnection:
         register_for_forks(self)
 
     def after_fork(self) -> None:
-        """Leave the connection to the parent."""
+        """In a forked child: leave the connection to the parent process."""
         close_copy(self._link)
 
     @property
@@ -132,7 +132,7 @@ class TcpConnection:
         return type(command).decode_reply(body)
 
     def _has_been_refused(self) -> bool:
-        """Return whether the server replied without reading the entire request, because it exceeds the server's limit."""
+        """Return whether the server replied before it read the entire request, because the request exceeds the server's limit."""
         try:
             return has_something(self._link) and self._read()[0] == Status.INVALID_COMMAND
         except (OSError, OutcomeUnknownError):
@@ -148,7 +148,7 @@ class TcpConnection:
         return error
 
     def _read(self) -> tuple[int, BytesLike]:
-        """Return a response's status, and its body in a separate buffer."""
+        """Return a response's status and body (in a separate buffer)."""
         first = memoryview(self._first)
         count = self._link.recv_into(first)
         while 0 < count < _HEAD_BYTES:

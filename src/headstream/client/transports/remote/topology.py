@@ -1,4 +1,4 @@
-"""Streams, topics and partitions of a server: the first three nouns of client/transports/transport.py."""
+"""Streams, topics and partitions of a server: implements the interfaces of client/transports/transport.py."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RemoteStreams:
         return _stream(found)
 
     def find(self, stream: str | int) -> Stream | None:
-        """Return a stream by name or id, None if it does not exist; over HTTP a number is an id only."""
+        """Return a stream by name or id; None if it does not exist. Over HTTP, a number is always an id."""
         if not self._caller.can_express(stream):
             return None
         try:
@@ -99,7 +99,7 @@ class RemoteTopics:
         return _topic(found)
 
     def find(self, stream: str | int, topic: str | int) -> Topic | None:
-        """Return a topic by names or ids, None if it does not exist; over HTTP a number is an id only."""
+        """Return a topic by names or ids; None if it does not exist. Over HTTP, a number is always an id."""
         if not (self._caller.can_express(stream) and self._caller.can_express(topic)):
             return None
         try:
@@ -120,7 +120,7 @@ class RemoteTopics:
         return _topic(self._caller.call(ChangeTopicOptions(name.stream, name.topic, changes)))
 
     def rename(self, name: TopicName, to: str) -> None:
-        """Rename a topic in its stream."""
+        """Rename a topic within its stream."""
         self._caller.call(RenameTopic(name.stream, name.topic, check_name(to, "topic")))
 
     def purge(self, name: TopicName) -> None:

@@ -30,8 +30,8 @@ def connector_of(address: ServerUrl) -> Connector:
 class RemoteTransport:
     """All commands of a log on a server; see Transport.
 
-    It connects when it is first used, or opened, with one attempt. Later, a broken connection is reopened while the address's
-    options allow it. The transport closes the caller.
+    The transport connects at its first use, or when it is opened, with one attempt. Later, a broken connection is reopened within
+    the limits of the address's options. The transport closes the caller.
     """
 
     def __init__(self, caller: Caller) -> None:

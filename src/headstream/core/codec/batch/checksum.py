@@ -1,4 +1,4 @@
-"""The plain checksums of any buffer: CRC-32 as in zlib, and CRC-32C."""
+"""Checksums of any buffer: CRC-32 as in zlib, and CRC-32C."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ else:
 
 
 def checksum_level() -> int:
-    """Return the instructions that compute checksums: 0 tables, 1 PCLMULQDQ, 2 VPCLMULQDQ."""
+    """Return how checksums are computed: 0 with tables, 1 with PCLMULQDQ, 2 with VPCLMULQDQ."""
     return crc_level
 
 

@@ -1,4 +1,4 @@
-"""The faults of a batch, by number: a kernel returns a fault as a negative number, its caller raises an error.
+"""The numbers of the faults of a batch: a kernel returns a fault as a negative number, and its caller raises an error.
 
 faults.pxd holds the same numbers for compiled code.
 """
@@ -49,7 +49,7 @@ _TEXTS: Final = {
 
 
 def decode_error(code: int, at: int, need: int, have: int, where: str | None = None) -> DecodeError:
-    """Return the error of a fault (a number up to CHECKSUM); `need` and `have` are bytes, `where` the message or header."""
+    """Return the error for a fault (a number up to CHECKSUM); `need` and `have` are bytes, `where` the message or header."""
     if code <= VALUE_WIDTH:
         return DecodeError(_TEXTS[code], at, need, have, where=where)
     return DecodeError(_TEXTS[code], at, where=where)

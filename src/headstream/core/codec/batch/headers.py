@@ -1,10 +1,9 @@
-"""Checks and positions of a message's header block, shared by the kernels.
+"""Checks a message's header block and finds positions in it; shared by the kernels.
 
     headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
 
-The reserved headers are `hs.key` (raw, the first) and `hs.null` (bool, true, right after the key's header or else the
-first, with an empty payload). A list of headers is the positions of their keys, signed 64-bit; each key follows
-its length.
+The reserved headers are `hs.key` (raw, first) and `hs.null` (bool, true, directly after `hs.key` or first, with an empty
+payload). A list of headers contains the positions of their keys, signed 64-bit; a key's length precedes the key.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ NULL_LAST = cython.declare(cython.uint, int.from_bytes(b"null", "little"))
 def check_value(
     p: cython.p_const_uchar, kind: cython.int, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Return 0 if bytes are a valid value of a kind, or a fault, which is recorded; any bytes are valid for an unknown kind."""
+    """Return 0 if bytes are a valid value of a kind, or record and return a fault; an unknown kind allows any bytes."""
     width: cython.longlong = c.kind_width(kind)
     if kind == 0:
         return c.note_fault(notes, faults.KIND_ZERO, at - layout.VALUE_HEAD, 0, 0)
@@ -51,7 +50,7 @@ def check_value(
 def check_block(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, values: cython.bint, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Return the number of a block's headers, or a fault, which is recorded; keys and values are checked only with `values`."""
+    """Return the number of a block's headers, or record and return a fault; `values` checks keys and values."""
     count: cython.longlong = 0
     good: cython.longlong
     size: cython.longlong
@@ -82,7 +81,7 @@ def check_block(
 
 
 def key_end(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) -> cython.longlong:
-    """Return the end of the reserved header with the message's key, or `at` if there is none."""
+    """Return the end of the reserved header with the message's key, or `at` if there is no such header."""
     if end - at < layout.KEY_VALUE or c.load32(p, at) != layout.KEY_KIND - layout.KEY_NAME or p[at + layout.KEY_KIND] != 1:
         return at
     if c.load32(p, at + layout.KEY_NAME) != KEY_FIRST or c.load16(p, at + layout.KEY_LAST) != KEY_LAST:
@@ -93,7 +92,7 @@ def key_end(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) 
 def null_end(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, payload_size: cython.longlong
 ) -> cython.longlong:
-    """Return the end of the reserved header of a null payload, or `at` if there is none."""
+    """Return the end of the reserved header of a null payload, or `at` if there is no such header."""
     if (
         payload_size > 0
         or end - at < layout.NULL_BYTES
@@ -111,12 +110,12 @@ def null_end(
 def list_blocks(
     p: cython.p_const_uchar, size: cython.longlong, values: cython.bint, blocks: cython.p_uchar, notes: cython.p_uchar
 ) -> cython.longlong:
-    """List where the headers of each stored message begin, after the reserved headers, and end; return 0 or a fault.
+    """List where the headers of each stored message begin and end, without reserved headers; return 0 or a fault.
 
     Args:
-        blocks: The output, 16 bytes per message.
-        notes: The output: a fault; else, from NOTED_COUNT on, the numbers of messages, of headers, of bytes in the blocks, and
-            the largest number of headers in one message.
+        blocks: Output, 16 bytes per message.
+        notes: Output: a fault, or, from NOTED_COUNT on, the numbers of messages, of headers and of bytes in the blocks, and the
+            largest number of headers in one message.
     """
     at: cython.longlong = 0
     count: cython.longlong = 0
@@ -153,7 +152,7 @@ def list_blocks(
 
 
 def list_keys(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, entries: cython.p_uchar) -> cython.longlong:
-    """List the headers of a checked block sorted by key, equal keys in their order; return their number."""
+    """List the headers of a checked block, sorted by key (stable); return the number of headers."""
     count: cython.longlong = 0
     sorted_so_far: cython.bint = True
     while at < end:
@@ -182,7 +181,7 @@ def keep_last(p: cython.p_const_uchar, entries: cython.p_uchar, count: cython.lo
 
 
 def is_block(data: bytes) -> bool:
-    """Return whether bytes are a valid header block, the values of known kinds included."""
+    """Return whether bytes are a valid header block with valid values of all known kinds."""
     view = memoryview(data)
     noted = bytearray(NOTES_BYTES)
     p: cython.p_const_uchar = c.readable(view)

@@ -1,16 +1,16 @@
-"""The batches of Iggy's protocol 0.11 (servers from 0.9) from and to Headstream's messages; little-endian.
+"""Converts batches of Iggy's protocol 0.11 (servers from 0.9) to Headstream's messages and back; little-endian.
 
     batch    partition u64 | base_offset u64 | base_time u64 | origin_time u64 | length u64 | checksum u64 | count u32
-             | 204 zeros, then one frame per message; length counts all of it
+             | 204 zeros, then one frame per message; length is the size of the batch
     frame    checksum u64 | id u128 | offset_delta u32 | origin_delta u32 | headers_length u32 | payload_length u32
              | 8 zeros | payload | headers
     headers  (key_kind u8 | key_length u32 | key | kind u8 | value_length u32 | value)*
 
-A frame's checksum is the XXH3 of its other bytes. A batch's is the XXH3 of its first 40 bytes, its count and its frames'
-checksums. All messages of a batch have its base time.
+A frame's checksum is the XXH3 of the frame's other bytes. A batch's checksum is the XXH3 of its first 40 bytes, its count and the
+checksums of its frames. All messages of a batch have the batch's base time.
 
-The time of the sender (`origin`) is stored as a Kafka record's: the header `hs.timestamp`, before all but `hs.key` and `hs.null`.
-A message without that header shows the time of its append. Keys are texts (kind 2).
+The sender's time (`origin`) is stored like the time of a Kafka record: as the header `hs.timestamp`, before all headers except
+`hs.key` and `hs.null`. For a message without this header, the time of its append is sent. Keys are strings (kind 2).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ GROUPS = cython.declare(cython.longlong, 64)
 
 
 class BatchFault:
-    """Fault of a refused batch."""
+    """The fault of a rejected batch."""
 
     LAYOUT: Final = 1
     RESERVED: Final = 2
@@ -83,7 +83,7 @@ EMPTY_PAYLOAD = cython.declare(cython.longlong, -7)
 def _take_headers(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write the headers of a frame in the layout of a message; return where they end, or a fault."""
+    """Write the headers of a frame in the layout of a message; return their end position, or a fault."""
     size: cython.longlong
     while at < end:
         if end - at < layout.VALUE_HEAD:
@@ -107,9 +107,9 @@ def _take_headers(
 @cython.exceptval(check=False)
 @cython.nogil
 def _take_batch(p: cython.p_const_uchar, size: cython.longlong, q: cython.p_uchar, sums: cython.p_uchar) -> cython.longlong:
-    """Write the messages of a batch in the layout of a send; return their size, or a fault.
+    """Write the messages of a batch in the sent layout; return their size, or a fault.
 
-    Each frame is checked and copied before the next frame is read. `sums` has space for 44 bytes and 8 per message.
+    Each frame is checked and copied before the next frame is read. `sums` has space for 44 bytes plus 8 bytes per message.
     """
     at: cython.longlong = BATCH
     to: cython.longlong = 0
@@ -179,7 +179,7 @@ def _store_time(q: cython.p_uchar, to: cython.longlong, time_us: cython.ulonglon
 @cython.exceptval(check=False)
 @cython.nogil
 def _time_at(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, payload: cython.longlong) -> cython.longlong:
-    """Return where the header with the sender's time begins, or -1 if a message lacks it."""
+    """Return the position of the header with the sender's time, or -1 if the message does not have this header."""
     at = null_end(p, key_end(p, at, end), end, payload)
     if end - at < layout.TIME_BYTES or c.load32(p, at) != layout.TIME_KIND - layout.TIME_NAME:
         return -1
@@ -194,7 +194,7 @@ def _time_at(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong,
 @cython.exceptval(check=False)
 @cython.nogil
 def _groups(p: cython.p_const_uchar, size: cython.longlong, most: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
-    """Divide stored messages into batches, and note each; return the number of batches, or a fault."""
+    """Divide stored messages into batches and record each batch; return the number of batches, or a fault."""
     at: cython.longlong = 0
     group: cython.longlong = -1
     number: cython.longlong = 0
@@ -261,7 +261,7 @@ def _give_headers(
     q: cython.p_uchar,
     to: cython.longlong,
 ) -> cython.longlong:
-    """Write the headers of a message in the layout of a frame, without the one at `timed`; return where they end."""
+    """Write the headers of a message in the layout of a frame, except the header at `timed`; return their end position."""
     length: cython.longlong
     while at < end:
         length = c.load32(p, at)
@@ -286,7 +286,7 @@ def _give_batch(
     to: cython.longlong,
     sums: cython.p_uchar,
 ) -> cython.longlong:
-    """Write one batch of the messages from `at`, of which _groups() noted `notes`; return where it ends."""
+    """Write one batch of the messages from `at` on, as recorded by _groups() in `notes`; return its end position."""
     end: cython.longlong = c.load64_signed(notes, 0)
     count: cython.longlong = 0
     begin: cython.longlong = to
@@ -329,7 +329,7 @@ _NOTES: Final = struct.Struct("<3q")
 
 
 def decode_batch(batch: BytesLike) -> memoryview | int:
-    """Return the messages of a complete batch, header included, as messages of a send, or its BatchFault."""
+    """Convert a complete batch, including its header, to sent messages, or return its BatchFault."""
     view = memoryview(batch)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -346,9 +346,9 @@ def decode_batch(batch: BytesLike) -> memoryview | int:
 
 
 def encode_batches(stored: BytesLike, count: int, partition: int, head: int = 0) -> bytearray:
-    """Return stored messages after `head` undefined bytes: one batch, or several if their times are too far apart.
+    """Convert stored messages to one batch, or several if their times are too far apart; `head` undefined bytes precede them.
 
-    The client counts partitions from 0. DecodeError if a message is malformed, or there are more than `count`.
+    The client numbers partitions from 0. DecodeError if a message is malformed, or if there are more than `count` messages.
     """
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)

@@ -1,4 +1,4 @@
-"""The maximum size of one column, or of the header blocks of one batch: their offsets are int32."""
+"""The maximum size of one column and of the header blocks of one batch, whose offsets are int32."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ MAX_OFFSET: Final = (1 << 31) - 1
 
 
 def check_column(name: str, size: int) -> None:
-    """Raise LimitError if a column exceeds the range of its offsets."""
+    """Raise LimitError if a column exceeds the range of int32 offsets."""
     if size > MAX_OFFSET:
-        what = f"{size} bytes are more than the {MAX_OFFSET} of one column"
+        what = f"{size} bytes exceed the limit of {MAX_OFFSET} bytes per column"
         raise LimitError(what, where=f"column {name}", advice="Decode fewer messages at once")
 
 
 def check_blocks(size: int) -> None:
-    """Raise LimitError if the headers of a batch exceed the range of their offsets, in bytes."""
+    """Raise LimitError if the headers of a batch exceed the range of int32 offsets."""
     if size > MAX_OFFSET:
-        raise LimitError(f"one batch has {size} bytes of headers", advice="Pass fewer rows per call")
+        raise LimitError(f"one batch has {size} bytes of headers, more than {MAX_OFFSET}", advice="Pass fewer rows per call")

@@ -1,5 +1,4 @@
-"""Byte positions within the data that the kernels read and write: messages, headers, index entries, Iggy's batches, their own
-scratch.
+"""Byte positions in the data of the kernels: messages, headers, index entries, Iggy's batches, scratch buffers.
 
     stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
              | headers_size u32 | headers | payload_size u32 | payload
@@ -8,8 +7,8 @@ scratch.
     entry    position u32 | size u32 | relative offset u32 | count u32 | timestamp u64 | crc32c u32 | check u32
 
 positions() computes each position from the sizes of the fields before it. layout.pxd holds the same numbers for compiled code.
-OVERHEAD is the size of a stored message without headers and payload, SENT_OVERHEAD the size of a sent message without them.
-`_LAST` is where the last bytes of a reserved key begin: a kernel compares a key as two numbers.
+OVERHEAD is the size of a stored message without headers and payload, and SENT_OVERHEAD the size of such a sent message. A name
+with `_LAST` is the position of the last bytes of a reserved key, because a kernel compares a key as two numbers.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ import struct
 
 
 def positions(fields: str) -> tuple[int, ...]:
-    """Return where each field begins, and where the last field ends.
+    """Return the start position of each field and the end position of the last field.
 
     Args:
-        fields: Little-endian formats of the struct module between spaces; a gap (`4x`) has no position.
+        fields: Little-endian formats of the struct module, separated by spaces; padding (`4x`) has no position.
     """
     at, begins = 0, []
     for field in fields.removeprefix("<").split():

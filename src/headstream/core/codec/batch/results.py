@@ -1,4 +1,4 @@
-"""Arguments and results of the kernels: the same classes for compiled and interpreted kernels."""
+"""Arguments and results of the kernels; compiled and interpreted kernels use the same classes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headstream.errors import DecodeError
 
 @dataclass(slots=True)
 class Stamped:
-    """Stored messages created from sent messages; each message's state byte counts as 0 in the CRC-32C."""
+    """Stored messages created from sent messages. The CRC-32C is computed with each state byte taken as 0."""
 
     data: bytearray
     count: int
@@ -20,11 +20,12 @@ class Stamped:
 
 @dataclass(slots=True)
 class Scan:
-    """The complete messages at the begin of a range of stored messages.
+    """The complete messages at the beginning of a range of stored messages.
 
     Args:
         end: The byte position after the last complete message.
-        first_offset: Offset of the first message, or -1 if there is none; so are the two times, microseconds since 1970 UTC.
+        first_offset: Offset of the first message. If there is no message, it is -1, as are the two times (microseconds since 1970
+            UTC).
         crc32c: CRC-32C of the complete messages with each state byte taken as 0.
         fault: The fault of the next message; None if the range ends with a complete message.
     """
@@ -41,12 +42,12 @@ class Scan:
 
 @dataclass(slots=True)
 class Compacted:
-    """The stored messages that a compaction retains.
+    """The stored messages that compaction retains.
 
     Args:
-        entries: An index entry of 32 bytes (log/segments/layout.py) for each run of messages with consecutive offsets
-            and equal times.
-        oldest_null_us: The time of the oldest retained null payload, or None.
+        entries: One index entry of 32 bytes (log/segments/layout.py) per run of messages with consecutive offsets and equal
+            times.
+        oldest_null_us: Time of the oldest retained null payload, microseconds since 1970 UTC, or None.
     """
 
     data: memoryview
@@ -58,14 +59,14 @@ class Compacted:
 
 @dataclass(slots=True)
 class Sends:
-    """The boundaries of the sends of stored messages, as far as the messages prove them.
+    """The boundaries of the sends that stored messages consist of, as far as the messages prove the boundaries.
 
     Args:
-        rows: An index entry of 32 bytes for each run of messages of the same time, back to back.
-        end: The byte after the last of them.
-        until_offset: One past its offset.
-        fault: Why the rows end: `` at the end of the input or at the maximum number of rows; `cut`, `offset`, `payload` at
-            a message that is cut short, does not have the next offset, or has a damaged payload.
+        rows: One index entry of 32 bytes per run of messages with the same time.
+        end: End position of the last message in a row.
+        until_offset: One past the offset of this message.
+        fault: Why the rows end: `` at the end of the input or at the maximum number of rows; `cut` at a truncated message,
+            `offset` at a message that does not have the next offset, `payload` at a message with a damaged payload.
     """
 
     rows: bytes
@@ -79,12 +80,12 @@ class Matches:
     """The stored messages that match a filter.
 
     Args:
-        data: The matching messages, back to back; a view of the input if it is one piece of it.
-        end: The byte position where the scan ended: of the first message that was not examined, or that failed.
-        scanned_count: The number of messages examined, without a message that stopped the scan.
-        failed_count: The number of them that compare incomparable values.
-        last_offset: The offset of the last message examined; -1 for none.
-        is_stopped: Whether the message at `end` stopped the scan, because its values cannot be compared.
+        data: The matching messages, contiguous; a view of the input if they are contiguous there.
+        end: Byte position where the scan ended: the first message that was not examined or that stopped the scan.
+        scanned_count: Number of examined messages, excluding a message that stopped the scan.
+        failed_count: Number of examined messages whose values cannot be compared.
+        last_offset: Offset of the last examined message; -1 if no message was examined.
+        is_stopped: Whether the message at `end` stopped the scan because its values cannot be compared.
     """
 
     data: memoryview
@@ -100,15 +101,15 @@ class Matches:
 class Columns:
     """Stored messages as columns: buffers in Arrow's layout, little-endian.
 
-    Offsets are int32, one more than messages. A validity is a bitmap, lowest bit first, or None if no value
-    is null. Columns that were not requested are None.
+    Offsets are int32, one more than there are messages. A validity is a bitmap, lowest bit first, or None if no value is null.
+    Columns that were not requested are None.
 
     Args:
         offset: int64.
         timestamp: int64, microseconds since 1970 UTC.
         state: uint8.
-        checksum: uint32, the CRC-32 each message carries of its payload.
-        id_data: The id of each message as a UUID of 36 characters, back to back.
+        checksum: uint32, the CRC-32 of the payload that the message carries.
+        id_data: The ids of the messages as UUIDs of 36 characters, contiguous.
         headers_data: Header blocks without the reserved headers, or VARIANT values.
         repeated: uint8, 1 if a key repeats among a message's headers.
     """
@@ -133,7 +134,7 @@ class Columns:
 
 
 class Blocks(NamedTuple):
-    """Header blocks back to back; the offsets are int32, one more than messages."""
+    """Contiguous header blocks; the offsets are int32, one more than there are messages."""
 
     offsets: bytearray
     data: bytearray
@@ -142,7 +143,7 @@ class Blocks(NamedTuple):
 class VariableColumn(NamedTuple):
     """Values of variable length, in Arrow's layout.
 
-    The offsets are int32, one more than values; the validity is a bitmap, lowest bit first, None for all.
+    The offsets are int32, one more than there are values. The validity is a bitmap, lowest bit first; None if no value is null.
     """
 
     offsets: BytesLike
@@ -156,7 +157,7 @@ HeaderType: TypeAlias = Literal["bool", "int8", "int16", "int32", "int64", "deci
 
 @dataclass(frozen=True, slots=True)
 class WantedHeader:
-    """A header that gets a column; a decimal has at most 1 to 38 digits."""
+    """A header to convert to a column; a decimal has a precision of 1 to 38 digits."""
 
     name: str
     type: HeaderType
@@ -168,9 +169,9 @@ class HeaderColumn:
     """One header of many messages as a column, in Arrow's layout.
 
     Args:
-        validity: Bitmap: which messages have a value that fits; None for all.
-        data: The values: a byte for a bool, 16 for a decimal, otherwise the width of the type.
-        misfit: The first message whose header has a value that does not fit; -1 for none.
+        validity: Bitmap of messages with a value that fits the column; None if all messages have such a value.
+        data: The values: 1 byte for a bool, 16 bytes for a decimal, otherwise the width of the type.
+        misfit: Number of the first message whose value does not fit the column; -1 if all values fit.
     """
 
     validity: bytearray | None
@@ -185,7 +186,7 @@ class HeaderLists:
 
     Args:
         kinds: uint8, the kind of each value.
-        value_data: The values: their bytes as stored, or VARIANT values, all with the metadata of no keys.
+        value_data: The values as stored bytes, or as VARIANT values, all with the metadata of an empty key list.
         repeated: uint8, 1 if a key repeats among a message's headers.
     """
 

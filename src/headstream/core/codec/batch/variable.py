@@ -1,4 +1,4 @@
-"""Checking columns of variable length, in Arrow's layout, before a kernel reads them."""
+"""Checks columns of variable length, in Arrow's layout, before a kernel reads them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 @cython.exceptval(check=False)
 @cython.nogil
 def _check_offsets(offsets: cython.p_const_uchar, count: cython.longlong, size: cython.longlong) -> cython.longlong:
-    """Return the first value whose offsets do not ascend within `size`, or -1."""
+    """Return the number of the first value whose offsets descend or exceed `size`, or -1."""
     i: cython.longlong
     for i in range(count):
         if c.load32(offsets, 4 * i) > c.load32(offsets, 4 * (i + 1)) or c.load32(offsets, 4 * (i + 1)) > size:
@@ -31,8 +31,7 @@ def _check_offsets(offsets: cython.p_const_uchar, count: cython.longlong, size: 
 
 
 def check_variable(name: str, column: VariableColumn, count: int, size: int | None = None) -> None:
-    """Raise InvalidInputError if the buffers of a column do not fit each other; `size`, by default of its data, bounds its
-    offsets."""
+    """Raise InvalidInputError if a column's buffers are inconsistent; `size`, by default of the data, limits the offsets."""
     offsets_view, validity = memoryview(column.offsets), column.validity
     if offsets_view.nbytes < 4 * count + 4 or (validity is not None and memoryview(validity).nbytes < (count + 7) // 8):
         raise InvalidInputError(f"{name}: the buffers are too short for {count} values")
@@ -47,7 +46,7 @@ def check_variable(name: str, column: VariableColumn, count: int, size: int | No
 
 
 def check_lists(count: int, lists: VariableColumn, keys: VariableColumn, values: VariableColumn) -> int:
-    """Check that the buffers of lists of keys and values fit each other; return the number of headers."""
+    """Check that the buffers of lists of keys and values are consistent; return the number of headers."""
     check_variable("lists", lists, count, MAX_OFFSET)
     headers = last_offset(lists.offsets, count)
     check_variable("keys", keys, headers)
@@ -56,5 +55,5 @@ def check_lists(count: int, lists: VariableColumn, keys: VariableColumn, values:
 
 
 def last_offset(offsets: BytesLike, count: int) -> int:
-    """Return the last of a column's offsets: int32, one more than values."""
+    """Return the last of a column's int32 offsets."""
     return int.from_bytes(memoryview(offsets)[4 * count : 4 * (count + 1)], "little")

@@ -1,16 +1,16 @@
-"""Conversion of a message to another dialect, and a plan of the losses.
+"""Converts a message to another dialect, and plans the losses.
 
-    plan_conversion(message, to="kip82")                     the findings: losses, and values that change their kind
-    convert(message, to="kip82")                             the message in that dialect; a loss is an error
-    convert(message, to="kip82", on_loss=("text", "drop"))   a loss is accepted by the first policy that has a remedy
+    plan_conversion(message, to="kip82")                     returns the losses, and the values that change their kind
+    convert(message, to="kip82")                             returns the message in the dialect; a loss raises an error
+    convert(message, to="kip82", on_loss=("text", "drop"))   applies the first policy that has a remedy for a loss
 
     dialect               what it is                                                            what convert() returns
     binary                Iggy's binary transport, within the limits of existing Iggy clients   bytes
-    binary-wide           the same within the limits of a wide topic                            bytes
-    binary-first          the same before messages had a state and a checksum                   bytes
+    binary-wide           Iggy's binary transport within the limits of a wide topic             bytes
+    binary-first          Iggy's first binary format, without state and checksum                bytes
     json, json-wide       Iggy's JSON transport, with the same two limits                       bytes
     kip82                 a message of KIP-82                                                   bytes
-    kip82-1, kip82-0      its predecessors: no headers, no time in the last                     bytes
+    kip82-1, kip82-0      predecessors of kip82: no headers; kip82-0 also has no time           bytes
     kafka                 a Kafka record, with Headstream's convention for kinds                KafkaRecord
     replicate             a Qlik Replicate envelope, whose headers are a map of strings         bytes
     row                   the columns of a Spark row, as format("headstream") writes it         dict

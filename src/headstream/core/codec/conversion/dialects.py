@@ -1,4 +1,4 @@
-"""The dialects that messages are converted between: their capabilities, writers and readers."""
+"""The dialects between which messages are converted, with their capabilities, writers and readers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headstream.errors import DecodeError, HeadstreamError, InvalidInputError, I
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One dialect; `read` is None if it is not bytes."""
+    """One dialect; `read` is None if the dialect is not bytes."""
 
     capabilities: Capabilities
     write: Callable[[Sequence[Message]], Any]
@@ -34,15 +34,15 @@ class Dialect:
 def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
     """Return the losses of converting a message to a dialect.
 
-    convert() raises exactly for messages whose plan has a loss.
+    convert() raises an error for a message if and only if its plan has a loss.
 
     Args:
         message: Any.
         to: One of DIALECTS.
 
     Returns:
-        The findings: losses, and values that change their kind but not their value; empty if nothing changes. A part that makes
-        the message impossible in the dialect is a loss that no policy accepts.
+        The losses, and the values whose kind changes without a loss; empty if nothing changes. If the dialect cannot represent
+        the message without a part, that part is a loss that no policy accepts.
 
     Raises:
         InvalidOptionError: the dialect is unknown.
@@ -62,10 +62,10 @@ def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Mess
     """Return a message without the parts that a dialect cannot represent.
 
     Args:
-        on_loss: The treatment of a loss: a policy, or several in order of preference.
+        on_loss: What to do about a loss: a policy, or several policies in order of preference.
 
     Raises:
-        LimitError: the dialect cannot represent a part, and no given policy accepts that.
+        LimitError: the dialect cannot represent a part, and no given policy accepts the loss.
     """
     capabilities, policies = _dialect(to).capabilities, policies_of(on_loss)
     changes: dict[str, Any] = _bare_changes(message) if "bare" in policies and to in _WITH_RESERVED_HEADERS else {}
@@ -87,13 +87,13 @@ def fit_message(message: Message, *, to: str, on_loss: OnLoss = "error") -> Mess
 
 
 def _bare_changes(message: Message) -> dict[str, Any]:
-    """Return the changes for the policy `bare`: no id and no microseconds, which would become reserved headers."""
+    """Return the changes for the policy `bare`: omit id and microseconds, which would become reserved headers."""
     timestamp = message.timestamp
     return {"id": 0} | ({} if timestamp is None else {"timestamp": timestamp // 1000 * 1000})
 
 
 def _omitted(part: str, message: Message) -> dict[str, Any]:
-    """Return the changes that omit a field."""
+    """Return the changes to a message that omit a field."""
     if part == "timestamp" and message.timestamp is not None and message.timestamp % 1000:
         return {"timestamp": message.timestamp // 1000 * 1000}
     left: dict[str, dict[str, Any]] = {
@@ -106,57 +106,56 @@ def _omitted(part: str, message: Message) -> dict[str, Any]:
 
 
 def convert(message: Message, *, to: str, on_loss: OnLoss = "error") -> Any:
-    """Return a message in another dialect.
+    """Convert a message to another dialect.
 
     Args:
-        message: Any; read_messages() decodes bytes to messages.
+        message: The message; read_messages() decodes bytes to messages.
         to: One of DIALECTS.
-        on_loss: `error` rejects values that the dialect cannot represent; `drop` omits it, `widen` and `text` convert it to a
-            wider kind or to its text; `bare` omits id and microseconds where they would become headers. Several policies
-            are tried in order.
+        on_loss: What to do with a value that the dialect cannot represent: `error` raises an error, `drop` omits the value,
+            `widen` converts it to a wider kind, and `text` converts it to a string. `bare` omits id and microseconds if they
+            would become headers. Several policies are tried in order.
 
     Returns:
         Bytes, a KafkaRecord for `kafka`, a dict for `row`.
 
     Raises:
-        LimitError: the dialect cannot represent a part, and no given policy accepts that.
-        InvalidInputError: the message is impossible in the dialect: a message that was not polled in `binary-first`, a payload
-            that is not an envelope in `replicate`, a number beyond the dialect's fields.
+        LimitError: the dialect cannot represent a part, and no given policy accepts the loss.
+        InvalidInputError: the dialect cannot represent the message at all: `binary-first` requires a polled message, `replicate`
+            requires an envelope as payload, and numbers must be in the range of the dialect's fields.
         InvalidOptionError: the dialect or policy is unknown.
     """
     return convert_all((message,), to=to, on_loss=on_loss)
 
 
 def convert_all(messages: Iterable[Message], *, to: str, on_loss: OnLoss = "error") -> Any:
-    """Return several messages in another dialect: back to back, or in one JSON document; `kafka` and `row` accept a single
-    message.
+    """Convert several messages to contiguous bytes or one JSON document; `kafka` and `row` accept a single message.
 
     Args:
         on_loss: As for convert().
 
     Raises:
-        LimitError: the dialect cannot represent a part, and no given policy accepts that.
-        InvalidInputError: a message is impossible in the dialect, as for convert(), or cannot be in one document with the other
-            messages.
+        LimitError: the dialect cannot represent a part, and no given policy accepts the loss.
+        InvalidInputError: the dialect cannot represent a message at all, as for convert(), or the messages cannot be in one
+            document.
     """
     return _dialect(to).write([fit_message(message, to=to, on_loss=on_loss) for message in messages])
 
 
 def read_messages(data: BytesLike, *, dialect: str) -> Sequence[Message]:
-    """Return the messages encoded in bytes.
+    """Decode messages from bytes.
 
     Args:
-        data: The encoded messages, without other bytes.
-        dialect: One of DIALECTS that is bytes; its limits are not enforced on reading.
+        data: The encoded messages; must not contain other bytes.
+        dialect: One of the DIALECTS that are bytes; limits of the dialect are not enforced.
 
     Raises:
-        DecodeError: the bytes are not of that dialect.
-        InvalidOptionError: the dialect is unknown, or not bytes.
+        DecodeError: the bytes are invalid in the dialect.
+        InvalidOptionError: the dialect is unknown, or its messages are not bytes.
     """
     read = _dialect(dialect).read
     if read is None:
         readable = (name for name, known in DIALECTS.items() if known.read is not None)
-        raise InvalidOptionError(f"{dialect} can only be written", advice=f"Use one of {', '.join(readable)}")
+        raise InvalidOptionError(f"the dialect {dialect} cannot be read", advice=f"Use one of {', '.join(readable)}")
     return read(data)
 
 
@@ -190,7 +189,7 @@ def _write_json(messages: Sequence[Message]) -> bytes:
         return json_transport.encode_sent(messages)
     partitions = {message.partition or 0 for message in messages}
     if len(partitions) > 1:
-        raise InvalidInputError("a JSON document holds the messages of one partition", advice="Convert each partition separately")
+        raise InvalidInputError("a JSON document can hold only one partition", advice="Convert each partition separately")
     newest = max((message.offset or 0 for message in messages), default=0)
     return json_transport.encode_polled(messages, partitions.pop() if partitions else 0, newest)
 
@@ -240,9 +239,9 @@ def _write_kafka(messages: Sequence[Message]) -> KafkaRecord:
 
 
 def only(messages: Sequence[Message], dialect: str) -> Message:
-    """Return the single message, for a dialect that cannot hold several; InvalidInputError if there is not exactly one."""
+    """Return the only message, for a dialect of single messages; InvalidInputError if there is not exactly one message."""
     if len(messages) != 1:
-        raise InvalidInputError(f"{dialect} holds one message, not {len(messages)}", advice="Convert each separately")
+        raise InvalidInputError(f"{dialect} can hold only one message, not {len(messages)}", advice="Convert messages one by one")
     return messages[0]
 
 
@@ -282,7 +281,7 @@ DIALECTS: Final[dict[str, Dialect]] = {
 
 
 def register(dialect: Dialect) -> None:
-    """Add a dialect of a higher layer, from a module listed in dialect_modules.py."""
+    """Add a dialect of a higher layer; called by the modules that dialect_modules.py lists."""
     DIALECTS[dialect.capabilities.name] = dialect
 
 

@@ -1,4 +1,4 @@
-"""The parts of a message, besides its header values, that a dialect can represent: payload, key, state, order and repeats."""
+"""The parts of a message, other than header values, that a dialect can represent: payload, key, state, order and repeats."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ class Capabilities:
     """The capabilities of a dialect.
 
     Args:
-        iggy_limits: Whether payloads and keys have to be within Iggy's limits.
-        stored: The dialect's fields besides payload and headers, from key, id, offset, timestamp, micros, state, checksum.
-        reserved: The reserved names: `first`: a first header hs.key or hs.null is read as key or null payload; `any`: any
-            such header is; `carried`: a first header hs.id ... is read as the id ...; `all`: every hs. name is reserved
-            except the sender's hs.timestamp; None: no name is reserved.
+        iggy_limits: Whether payloads and keys must be within Iggy's limits.
+        stored: The fields that the dialect has besides payload and headers: any of key, id, offset, timestamp, micros, state,
+            checksum.
+        reserved: How the dialect reads reserved names. `first`: a first header hs.key or hs.null is the key or null payload.
+            `any`: hs.key or hs.null is the key or null payload in any position. `carried`: a first header such as hs.id is the
+            field of this name. `all`: every name with hs. is reserved, except hs.timestamp. None: no name is reserved.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Capabilities:
 
 
 def find_in_fields(message: Message, capabilities: Capabilities) -> Iterator[Finding]:
-    """Return the fields of a message that a dialect cannot represent."""
+    """Return findings for the fields of a message that a dialect cannot represent."""
     stored = capabilities.stored
     if capabilities.iggy_limits:
         if not message.payload:
@@ -89,7 +90,7 @@ def find_in_fields(message: Message, capabilities: Capabilities) -> Iterator[Fin
 
 
 def find_in_headers(message: Message, capabilities: Capabilities) -> Iterator[tuple[int, Finding]]:
-    """Return the headers of a message that a dialect cannot represent, each with its number from 0."""
+    """Return findings for the headers of a message that a dialect cannot represent, with the headers' numbers from 0."""
     pairs = message.headers.items()
     last = {key: number for number, (key, _) in enumerate(pairs)}
     for number, (key, value) in enumerate(pairs):

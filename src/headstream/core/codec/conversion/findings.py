@@ -1,4 +1,4 @@
-"""Findings: the changes to parts of a message that a dialect cannot represent unchanged."""
+"""Findings: changes to the parts of a message that a dialect cannot represent unchanged."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Finding:
 
     Args:
         part: The part: `header 'k'`, `state`, `payload`, ...
-        is_loss: Whether a value is lost, which needs a policy; otherwise only its kind changes.
-        remedies: Policy -> the replacement of the part (DROPPED: it is omitted).
+        is_loss: Whether a value is lost, which a policy must accept; otherwise only the value's kind changes.
+        remedies: Policy -> the replacement for the part; DROPPED if the part is omitted.
     """
 
     part: str
@@ -61,15 +61,15 @@ def policies_of(on_loss: OnLoss) -> tuple[str, ...]:
     policies = (on_loss,) if isinstance(on_loss, str) else tuple(on_loss)
     for policy in policies:
         if policy not in POLICIES:
-            raise InvalidOptionError(f"{policy!r} is not a policy", where="on_loss", advice=f"Use {', '.join(POLICIES)}")
+            raise InvalidOptionError(f"{policy!r} is not a policy", where="on_loss", advice=f"Use one of {', '.join(POLICIES)}")
     return policies
 
 
 def choose(finding: Finding, policies: tuple[str, ...], dialect: str) -> Any:
-    """Return the replacement of a part by the first policy that has a remedy; LimitError if none has one."""
+    """Return the replacement for a part from the first policy that has a remedy; LimitError if no policy has a remedy."""
     for policy in policies:
         if policy in finding.remedies:
             return finding.remedies[policy]
     options = [f"on_loss={policy!r} ({_describe(remedy)})" for policy, remedy in finding.remedies.items()]
-    advice = f"Accept it with {' or '.join(options)}" if options else "No policy accepts that; choose another dialect"
+    advice = f"Accept the loss with {' or '.join(options)}" if options else "No policy accepts the loss; choose another dialect"
     raise LimitError(finding.reason, where=f"{finding.part}, converting to {dialect}", advice=advice)

@@ -1,8 +1,8 @@
 """The header values that each family of dialects can represent, and replacements for all other values.
 
-A value retains its kind if the dialect has that kind. An integer of a kind that KIP-82 does not have becomes an int that holds
-all values of that kind (uint8 int16, uint16 int32, uint32 int64), or int64 if the value fits: only the kind changes,
-which a plan reports. Everything else is a loss.
+A value retains its kind if the dialect has this kind. An integer of a kind that KIP-82 does not have becomes an int of the next
+size (uint8 becomes int16, uint16 int32, uint32 int64), or an int64 if the value fits. The kind changes, which a plan reports, but
+not the value. Everything else is a loss.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 
 def to_text(value: HeaderValue) -> str:
-    """Return a value's text for the policy `text`: true, 42, 12.5, null, U+D800, or hex of bytes."""
+    """Return a value as a string for the policy `text`: true, 42, 12.5, null, U+D800, or bytes in hex."""
     plain = value.value
     if isinstance(plain, bytes):
         return plain.hex()
@@ -46,7 +46,7 @@ def to_text(value: HeaderValue) -> str:
 
 
 def fit_iggy(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None]:
-    """Fit a value to existing Iggy clients: 15 kinds, 1 to 255 bytes. See FitValue."""
+    """Fit a value to existing Iggy clients, which support 15 kinds and 1 to 255 bytes. See FitValue."""
     size = len(value.data)
     if HeaderKind.RAW <= value.kind <= HeaderKind.FLOAT64 and 1 <= size <= MAX_IGGY_VALUE_BYTES:
         return value, None
@@ -66,7 +66,7 @@ def fit_iggy(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None]
 
 
 def fit_wide(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None]:
-    """Fit a value to a wide topic: every kind except KIP-82's own, up to 65,536 bytes. See FitValue."""
+    """Fit a value to a wide topic, which supports every kind except kinds of KIP-82, and up to 65,536 bytes. See FitValue."""
     if value.kind in FOREIGN_KINDS:
         remedies = {"widen": raw(value.data), "text": string(value.data.hex())}
         return value, _loss(key, f"Headstream has no kind {value.kind_name}", remedies)

@@ -1,4 +1,4 @@
-"""Messages as Kafka records: Headstream's typed headers (kinds.py), and the conventions of other products (conventions.py)."""
+"""Converts messages to Kafka records and back, with typed headers in Headstream's form (kinds.py) or in other conventions."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Headers as CloudEvents 1.0 has them in the binary mode of its Kafka binding: `ce_` and a name of a-z and 0-9; texts.
+"""Headers in the binary mode of the Kafka binding of CloudEvents 1.0: strings named `ce_` and a name of a-z and 0-9.
 
     message's header                    Kafka's header
-    type, or ce_type                    ce_type, as every name of a-z and 0-9
+    type, or ce_type                    ce_type; likewise every name of a-z and 0-9
     datacontenttype, or content-type    content-type
-    another name                        the same: no attribute of the event
+    another name                        the same name; it is not an attribute of the event
 
 An event has the attributes id, source and type. A missing id, source or time is filled with the message's id, topic or
-time; specversion is 1.0. hs.kinds then lists the attributes that are headers of the message itself.
+time; specversion is 1.0. hs.kinds then lists the attributes that are headers of the message.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _FILLED: Final = ("ce_id", "ce_source", "ce_time", EVENT_MARK)
 
 
 def is_event_header(key: str) -> bool:
-    """Return whether a header of an event is a text by the convention."""
+    """Return whether a header of an event is a string in this convention."""
     return key.startswith(_PREFIX) or key == _CONTENT_TYPE
 
 
 def event_key(key: str) -> str:
-    """Return the key of a message's header in an event."""
+    """Return the key that a message's header has in an event."""
     if key in (_CONTENT_TYPE, "datacontenttype"):
         return _CONTENT_TYPE
     name = key.removeprefix(_PREFIX)
@@ -47,13 +47,13 @@ def event_key(key: str) -> str:
 
 
 def encode_event(message: Message) -> tuple[list[KafkaHeader], set[str]]:
-    """Return a message's headers, and the keys that hs.kinds must list because attributes are filled in."""
+    """Return the Kafka headers of a message, and the keys that hs.kinds must list because attributes are filled in."""
     headers: dict[str, bytes | None] = {}
     keys = message.headers.keys()
     for key, value in message.headers.items():
         name = event_key(key)
         if name in headers:
-            raise HeaderError(f"the header {key!r} repeats, which cloudevents cannot hold", advice="Send only one of them")
+            raise HeaderError(f"the header {key!r} is repeated, which cloudevents cannot hold", advice="Send the header once")
         headers[name] = _event_text(key, value) if is_event_header(name) else encode_value(value)
     filled = {
         "ce_id": format_message_id(message.id).encode() if message.id else None,
@@ -65,18 +65,18 @@ def encode_event(message: Message) -> tuple[list[KafkaHeader], set[str]]:
     headers |= added
     for name in ("id", "source", "type"):
         if not headers.get(_PREFIX + name):
-            raise HeaderError(f"CloudEvents requires the attribute {name}", advice=f"Add a header to the message: {name!r}")
+            raise HeaderError(f"CloudEvents requires the attribute {name}", advice=f"Add the header {name!r} to the message")
     return list(headers.items()), {key for key in keys if event_key(key) in _FILLED} if added else set()
 
 
 def rename_event_headers(headers: list[KafkaHeader], listed: Collection[str]) -> list[KafkaHeader]:
-    """Return headers by the names that the message had, without filled-in headers."""
+    """Return headers with the names that they had in the message, without filled-in headers."""
     names = {key: key for key in listed} | {event_key(key): key for key in listed if event_key(key) != key}
     return [(names.get(key, key), data) for key, data in headers if key in names or key not in _FILLED]
 
 
 def decode_event(headers: list[KafkaHeader]) -> list[Pair]:
-    """Return typed headers: of an event, its attributes are strings."""
+    """Return the typed headers of an event, whose attributes are strings."""
     is_event = any(key == EVENT_MARK for key, _ in headers)
     return [
         (key, read_text(data) if data is not None and is_event and is_event_header(key) else raw_or_null(data))
@@ -85,7 +85,7 @@ def decode_event(headers: list[KafkaHeader]) -> list[Pair]:
 
 
 def event_raw(data: bytes) -> bytes:
-    """Return the bytes of an attribute whose text is base64."""
+    """Decode an attribute whose text is base64."""
     try:
         return base64.b64decode(data, validate=True)
     except binascii.Error:
@@ -93,7 +93,7 @@ def event_raw(data: bytes) -> bytes:
 
 
 def _event_text(key: str, value: HeaderValue) -> bytes | None:
-    """Return the canonical text of a CloudEvents type; its integers have 32 bits."""
+    """Return the canonical text of a value in CloudEvents' types, whose integers have 32 bits."""
     plain = value.value
     if isinstance(plain, bytes) and value.kind == HeaderKind.RAW:
         return base64.b64encode(plain)

@@ -1,16 +1,16 @@
-"""Headers as Kafka Connect's converters write and read them: SimpleHeaderConverter, its default, and JsonConverter.
+"""Headers in the forms of Kafka Connect's converters: SimpleHeaderConverter, the default, and JsonConverter.
 
-SimpleHeaderConverter writes texts, and guesses the type of a text that it reads:
+SimpleHeaderConverter writes strings, and guesses the type of a string that it reads:
 
     null, true, false        null, boolean          a whole number, also 1e3 or 3.0     the narrowest of int8 to int64
     [...], {...}             array, map             another number                      float32, float64 beyond it, or decimal
     dates and times          date, time, timestamp  anything else                       string
 
-It looks at a text up to the first of : , [ ] { } " alone, without spaces around it, so 10:30 is the number 10, and 007 is 7.
-A text is read here as Connect's guess if writing the guess gives the same text, otherwise as a string. If Connect's copy of a
-value would differ from it, encode_connect() refuses the header.
+SimpleHeaderConverter reads a string only up to the first of : , [ ] { } " and ignores spaces around it, so 10:30 is the number
+10, and 007 is 7. decode_connect() uses Connect's guess if writing the guess produces the same string, otherwise it returns a
+string. If Connect would change a value by copying it, encode_connect() rejects the header.
 
-JsonConverter writes {"schema":{"type":"int32","optional":false},"payload":3}: it keeps the types.
+JsonConverter writes {"schema":{"type":"int32","optional":false},"payload":3}: types are kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOST_DIGITS: Final = 40
 
 
 def encode_connect(pairs: list[Pair]) -> list[KafkaHeader]:
-    """Return typed headers as texts; HeaderError if Connect would change a value by copying it, because of its type guess."""
+    """Encode typed headers as strings; HeaderError if Connect's type guess would change a value."""
     headers: list[KafkaHeader] = []
     for key, value in pairs:
         data = _write(value)
@@ -53,14 +53,14 @@ def encode_connect(pairs: list[Pair]) -> list[KafkaHeader]:
             raise HeaderError(
                 f"Connect's SimpleHeaderConverter would change {data[:60]!r} ({value.kind_name})",
                 where=repr(key),
-                advice="Use the convention connect-json, or another text",
+                advice="Use the convention connect-json, or another string",
             )
         headers.append((key, data))
     return headers
 
 
 def decode_connect(headers: list[KafkaHeader]) -> list[Pair]:
-    """Return headers with the types that Connect guesses, as far as these keep the texts."""
+    """Decode headers with the types that Connect guesses, if writing the guess produces the same string."""
     return [(key, raw_or_null(None) if data is None else _read(data)) for key, data in headers]
 
 
@@ -73,7 +73,7 @@ def _read(data: bytes) -> HeaderValue:
 
 
 def _write(value: HeaderValue) -> bytes | None:
-    """Return the text of a value; of a float32 the shortest text, as in Java."""
+    """Return a value as a string; a float32 as its shortest string, as in Java."""
     plain = value.value
     if value.kind != HeaderKind.FLOAT32 or not isinstance(plain, float) or not math.isfinite(plain):
         return encode_value(value)
@@ -82,7 +82,7 @@ def _write(value: HeaderValue) -> bytes | None:
 
 
 def _copied(data: bytes) -> bytes | None:
-    """Return the text of a header after Connect has read and written it; null as null."""
+    """Return the string of a header after Connect has read and written it; null remains null."""
     try:
         guessed = _guess(data.decode())
     except UnicodeDecodeError:
@@ -93,7 +93,7 @@ def _copied(data: bytes) -> bytes | None:
 
 
 def _guess(text: str) -> HeaderValue | Decimal | None:
-    """Return the value that Connect reads: a decimal; None for a string, an array, a map or a time."""
+    """Return the value that Connect reads; a decimal for a number, None for a string, an array, a map or a time."""
     token = _TOKEN.match(text)
     assert token is not None
     first = token[0].strip("".join(map(chr, range(33))))
@@ -118,12 +118,12 @@ def _guess(text: str) -> HeaderValue | Decimal | None:
 
 
 def encode_envelopes(pairs: list[Pair]) -> list[KafkaHeader]:
-    """Return typed headers as JsonConverter writes them; HeaderError if Connect has no type for a value."""
+    """Encode typed headers as JsonConverter does; HeaderError if Connect has no type for a value."""
     return [(key, _write_envelope(key, value)) for key, value in pairs]
 
 
 def decode_envelope(data: bytes) -> HeaderValue:
-    """Return the value of JsonConverter's envelope; other bytes, and types without a kind (a date, a decimal), stay raw."""
+    """Decode JsonConverter's envelope. Other bytes, and types without a kind (date, decimal), are returned as raw."""
     if not data.startswith(ENVELOPE_MARK):
         return raw_or_null(data)
     try:
@@ -147,7 +147,7 @@ def _write_envelope(key: str, value: HeaderValue) -> bytes | None:
     if kind == "char":
         kind = "string"
     if kind not in _TYPES:
-        raise HeaderError(f"Connect cannot represent a header of kind {value.kind_name}", where=repr(key), advice="Use raw")
+        raise HeaderError(f"Kafka Connect cannot represent a header of kind {value.kind_name}", where=repr(key), advice="Use raw")
     check_long(key, value, "Connect")
     plain: Any = value.value
     if value.kind == HeaderKind.CHAR:

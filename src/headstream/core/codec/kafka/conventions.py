@@ -1,15 +1,15 @@
-"""The conventions by which a Kafka record has typed headers: Headstream's own, and other products'.
+"""The conventions for typed headers in a Kafka record: Headstream's, and the conventions of other products.
 
-    headstream      texts, and their kinds in hs.kinds (kinds.py)         spring         Spring Kafka (spring.py)
+    headstream      strings, with their kinds in hs.kinds (kinds.py)      spring         Spring Kafka (spring.py)
     connect         Kafka Connect's SimpleHeaderConverter (connect.py)    cloudevents    CloudEvents 1.0 (cloudevents.py)
     connect-json    Kafka Connect's JsonConverter (connect.py)            raw            bytes; only raw, null and hs.* keep kinds
 
-Every convention but raw is exact: a header whose kind or value its products do not preserve is also listed in hs.kinds, which
-they forward as an unknown header, and a header that the convention cannot hold is refused with its name. A kind in
-hs.kinds counts only if the value is valid for it, since another client can have changed the value.
+Every convention except raw is exact. A header whose kind or value the convention's products do not preserve is also listed in
+hs.kinds, which these products forward as an unknown header. A header that the convention cannot represent is rejected. A kind in
+hs.kinds is used only if the value is valid for the kind, because another client may have changed the value.
 
-A record is read by a known convention, or by the mark of a product: spring_json_header_types, JsonConverter's
-envelope; without hs.kinds also ce_specversion, and Connect's texts __connect.errors.*.
+A record is read with a given convention, or with the convention that a product's mark indicates: spring_json_header_types, or
+JsonConverter's envelope. If hs.kinds is missing, ce_specversion and Connect's headers __connect.errors.* are also marks.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _CONNECT_ERRORS: Final = "__connect.errors."
 
 
 def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader]:
-    """Return a message's headers in the format of a convention; its id, topic and time complete an event.
+    """Encode a message's headers in a convention. The message's id, topic and time complete an event.
 
     Raises:
-        HeaderError: the convention cannot hold a header, or requires a missing header.
+        HeaderError: the convention cannot represent a header, or requires a header that is missing.
     """
     pairs = list(message.headers.items())
     if convention == "headstream":
@@ -55,7 +55,7 @@ def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader
     if convention == "raw":
         for key, value in pairs:
             if value.kind not in (HeaderKind.RAW, HeaderKind.NULL) and not key.startswith(RESERVED_PREFIX):
-                raise HeaderError(f"raw loses the kind {value.kind_name}", where=repr(key), advice="Pass its bytes")
+                raise HeaderError(f"the convention raw loses the kind {value.kind_name}", where=repr(key), advice="Pass bytes")
         return encode_texts(pairs)
     added = set[str]()
     if convention == "cloudevents":
@@ -76,10 +76,9 @@ def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader
 
 
 def encode_any(message: Message, convention: Convention) -> tuple[list[KafkaHeader], HeaderError | None]:
-    """Return a stored message's headers in a convention; headers that it cannot hold are in Headstream's convention, with the
-    reason.
+    """Encode a stored message's headers in a convention, or, with the reason, in Headstream's convention if that is impossible.
 
-    decode_headers() restores them exactly, regardless of the convention; raw loses kinds.
+    decode_headers() restores the headers exactly in every convention except raw, which loses kinds.
     """
     pairs = list(message.headers.items())
     if convention == "raw":
@@ -91,14 +90,14 @@ def encode_any(message: Message, convention: Convention) -> tuple[list[KafkaHead
 
 
 def encode_texts(pairs: list[Pair], *, is_complete: bool = False) -> list[KafkaHeader]:
-    """Return headers as texts, with hs.kinds; complete, it also lists keys whose headers are all raw or null."""
+    """Encode headers as strings with hs.kinds; `is_complete` also lists keys whose headers are all raw or null."""
     headers: list[KafkaHeader] = [(key, encode_value(value)) for key, value in pairs]
     kinds = encode_kinds(pairs, is_complete=is_complete)
     return headers if kinds is None else [*headers, (KINDS_HEADER, kinds)]
 
 
 def decode_headers(headers: Sequence[KafkaHeader], convention: Convention | None) -> list[Pair]:
-    """Return typed headers in order, including hs.kinds; a convention of None is the mark's convention, see above."""
+    """Decode typed headers in order, including hs.kinds. If the convention is None, the marks of products determine it."""
     text = next((data for key, data in headers if key == KINDS_HEADER and data is not None), None)
     plain = [header for header in headers if header[0] != KINDS_HEADER or header[1] is None]
     if convention is None:
@@ -125,7 +124,7 @@ def decode_headers(headers: Sequence[KafkaHeader], convention: Convention | None
 
 
 def _decode_marked(headers: list[KafkaHeader]) -> list[Pair]:
-    """Return typed headers by the marks of products; headers without a mark are raw."""
+    """Decode typed headers according to the marks of products; headers without a mark are raw."""
     is_event = any(key == EVENT_MARK for key, _ in headers)
     pairs: list[Pair] = []
     for key, value in decode_spring(headers, keeps_classes=True):
@@ -149,7 +148,7 @@ def _guess(headers: list[KafkaHeader], convention: Convention) -> list[Pair]:
 
 
 def _text_of(key: str, data: bytes | None, kind: str, convention: Convention) -> bytes | None:
-    """Return the text of a value in the form of kinds.py."""
+    """Return a value as a string in the form of kinds.py."""
     if data is not None and convention == "connect" and kind.startswith("float"):
         return data.lower()  # Java writes 1.0E10
     if data is not None and convention == "cloudevents" and kind == "raw" and is_event_header(event_key(key)):

@@ -1,4 +1,4 @@
-"""Typed values in Kafka headers: the value as readable text, its kind in the header `hs.kinds`.
+"""Typed values in Kafka headers: the value is readable text, and its kind is in the header `hs.kinds`.
 
     kind                 value, in the header itself                     kind                  value
     string               the text, UTF-8                                 float32 float64       decimal: 12.5 1e+16 nan inf
@@ -7,16 +7,16 @@
     int8 ... uint128     decimal, as -3                                  an unknown kind       the bytes
 
     hs.kinds    entry [& entry]*       ASCII
-    entry       key = kind [, kind]*   the kinds of all headers of that key, in their order
+    entry       key = kind [, kind]*   the kinds of all headers of the key, in order
     key         percent-encoded: every byte but A-Z a-z 0-9 - . _ ~
     kind        its name (or its number, if unknown) [: the value's bytes, little-endian, in hex]
 
     attempt: 3    source: web    hs.kinds: attempt=uint8&source=string
 
-Headers missing in hs.kinds are raw, or null. The bytes in hex are given if the text does not decode to them: a NaN with
-unusual bits, half of a surrogate pair. Clients that do not know hs.kinds read the texts and ignore it. Clients can also
-change, add or remove headers: the headers of a key are raw if their number differs from the number of kinds, and a header is
-raw if its value is invalid for its kind.
+Headers that are missing in hs.kinds are raw or null. A value's bytes in hex are written if the text does not decode to these
+bytes: a NaN with unusual bits, or half of a surrogate pair. Clients that do not know hs.kinds ignore it and read the text.
+Clients can also change, add or remove headers. Therefore the headers of a key are raw if their number differs from the number of
+kinds, and a header is raw if its value is invalid for its kind.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def encode_value(value: HeaderValue) -> bytes | None:
 
 
 def encode_kinds(pairs: Iterable[tuple[str, HeaderValue]], *, is_complete: bool = False) -> bytes | None:
-    """Return the value of `hs.kinds`, or None if it lists none; complete, it also lists keys with only raw and null headers."""
+    """Return the value of `hs.kinds`, None if it is empty; `is_complete` also lists keys with only raw and null headers."""
     kinds: dict[str, list[HeaderValue]] = {}
     for key, value in pairs:
         kinds.setdefault(key, []).append(value)
@@ -68,14 +68,14 @@ def encode_kinds(pairs: Iterable[tuple[str, HeaderValue]], *, is_complete: bool 
 
 
 def decode_values(headers: Iterable[KafkaHeader], kinds: bytes | None) -> list[tuple[str, HeaderValue]]:
-    """Return headers with the kinds of `hs.kinds`, and raw or null for headers missing there."""
+    """Decode headers with the kinds in `hs.kinds`; headers that are missing in `hs.kinds` are raw or null."""
     headers = list(headers)
     names = kinds_of([key for key, _ in headers], kinds) if kinds else [None] * len(headers)
     return [(key, _decode_listed(kind, data)) for (key, data), kind in zip(headers, names, strict=True)]
 
 
 def kinds_of(keys: list[str], kinds: bytes) -> list[str | None]:
-    """Return the kind of each header in `hs.kinds`, None for a header that it does not list, or lists fewer times."""
+    """Return the kind of each header in `hs.kinds`; None if the key is not listed, or is listed with another number of kinds."""
     kinds_by_key = parse_kinds(kinds)
     counts: dict[str, int] = {}
     for key in keys:
@@ -90,7 +90,7 @@ def kinds_of(keys: list[str], kinds: bytes) -> list[str | None]:
 
 
 def name_kind(value: HeaderValue) -> str:
-    """Return the kind of a value as in `hs.kinds`, with its bytes if its text does not decode to them."""
+    """Return a value's kind in the form of `hs.kinds`, with the value's bytes if its text does not decode to them."""
     name = KIND_NAMES.get(value.kind) or str(int(value.kind))
     if value.kind in _INEXACT and decode_value(value.kind, encode_value(value)) != value:
         return f"{name}:{value.data.hex()}"
@@ -98,7 +98,7 @@ def name_kind(value: HeaderValue) -> str:
 
 
 def parse_kinds(text: bytes) -> dict[str, list[str]]:
-    """Return the kinds of each key in `hs.kinds`, without entries that are invalid."""
+    """Parse the kinds of each key in `hs.kinds`, and ignore invalid entries."""
     kinds_by_key: dict[str, list[str]] = {}
     for entry in text.split(b"&"):
         key, equals, names = entry.partition(b"=")
@@ -118,7 +118,7 @@ def _decode_listed(kind: str | None, data: bytes | None) -> HeaderValue:
 
 
 def decode_kind(kind: str, data: bytes | None) -> HeaderValue | None:
-    """Return the value of a text by its kind in `hs.kinds`, None if it is invalid for that."""
+    """Decode a header's text with its kind in `hs.kinds`; None if the text is invalid for the kind."""
     name, colon, digits = kind.partition(":")
     code = _CODES.get(name, int(name) if name.isascii() and name.isdecimal() and 0 < len(name) < 4 else 0)
     try:
@@ -133,7 +133,7 @@ def decode_kind(kind: str, data: bytes | None) -> HeaderValue | None:
 
 
 def decode_value(kind: int, data: bytes | None) -> HeaderValue | None:
-    """Return the value of a text of a known kind, or None (or HeaderError, ValueError) if the text is invalid."""
+    """Decode a header's text with a known kind; return None, or raise HeaderError or ValueError, if the text is invalid."""
     if kind == HeaderKind.NULL or data is None:
         return HeaderValue(HeaderKind.NULL, b"") if kind == HeaderKind.NULL and data is None else None
     if kind in (HeaderKind.RAW, HeaderKind.STRING):

@@ -1,13 +1,13 @@
-"""Message to and from a Kafka record: key, value and timestamp are Kafka's fields; the other fields are headers at the end.
+"""Converts messages to Kafka records and back. Fields that Kafka does not have become headers at the end of a record:
 
-    hs.kinds      the kinds of the headers (kinds.py)                if a kind is neither raw nor null
-    hs.id         the message's id as a UUID                         if it has one
-    hs.state      available, poisoned, unknown(7) ...                if it is not available
-    hs.appended   the log's time, microseconds since 1970 UTC        if it is not a full millisecond
-    hs.checksum   the message's CRC-32 of its payload                if it does not match the payload
+    hs.kinds      the kinds of the headers (kinds.py)                if any kind is neither raw nor null
+    hs.id         the message's id as a UUID                         if the message has an id
+    hs.state      available, poisoned, unknown(7) ...                if the message is not available
+    hs.appended   the log's time, microseconds since 1970 UTC        if the time is not a full millisecond
+    hs.checksum   the message's CRC-32 of its payload                if the checksum does not match the payload
 
-All are texts. Key and value are null or empty as the message's are. Kafka provides offset and partition. A reserved header
-with an invalid value stays among the headers, as raw.
+All these values are strings. Null and empty keys and payloads are preserved. Kafka provides offset and partition. A reserved
+header with an invalid value is kept as a raw header.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _RESERVED_FIELDS: Final[Mapping[str, tuple[str, Callable[[str], int]]]] = {
 
 
 def encode_record(message: Message, *, convention: Convention = "headstream") -> KafkaRecord:
-    """Return a message as a Kafka record.
+    """Convert a message to a Kafka record.
 
     Args:
         convention: The format of typed values, one of conventions.py.
 
     Raises:
         HeaderError: the convention cannot represent a header, or a header is reserved.
-        InvalidInputError: the topic's name is invalid in Kafka.
+        InvalidInputError: the name of the topic is invalid in Kafka.
     """
     for key in message.headers.keys():  # noqa: SIM118
         if is_reserved(key):
@@ -66,15 +66,16 @@ def encode_record(message: Message, *, convention: Convention = "headstream") ->
 
 
 def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error", convention: Convention | None = None) -> Message:
-    """Return the message of a Kafka record.
+    """Convert a Kafka record to a message.
 
     Args:
         source: A KafkaRecord, or the object of a Kafka client (read_record()).
-        on_loss: The treatment of headers that a message cannot have, which find_losses() returns.
-        convention: The format of typed values; by default Headstream's, or the format of a product that marked the record.
+        on_loss: What to do with headers that a message cannot have; find_losses() lists them.
+        convention: The format of typed values; by default the format of the product that marked the record, otherwise
+            Headstream's.
 
     Raises:
-        HeaderError: a header is invalid in a message.
+        HeaderError: a message cannot have a header of the record.
         InvalidInputError: the object is not a record.
     """
     record = read_record(source)
@@ -115,7 +116,7 @@ def _key_fault(key: str) -> str | None:
 
 
 def _take(reserved: dict[str, Any], key: str, value: bytes | None) -> bool:
-    """Record the value of a reserved header; return whether it is valid and the first of its name."""
+    """Record the value of a reserved header; return whether the value is valid and the header is the first with its name."""
     name, read = _RESERVED_FIELDS[key]
     if value is None or name in reserved:
         return False

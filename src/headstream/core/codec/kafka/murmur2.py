@@ -1,4 +1,4 @@
-"""murmur2 of a key, by which Java's producers choose a partition; librdkafka's `murmur2_random` agrees with them."""
+"""The murmur2 hash with which Java producers choose the partition of a key; librdkafka's `murmur2_random` is the same."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def murmur2(data: bytes) -> int:
 
 
 def kafka_partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of a key, from 0, that Kafka's default partitioner chooses."""
+    """Return the partition, from 0, that Kafka's default partitioner chooses for a key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -1,7 +1,7 @@
-"""KafkaRecord: the record that a Kafka client sends and receives, and the conversion of the clients' own objects.
+"""KafkaRecord: a record that a Kafka client sends or receives, and the conversion of record objects of Kafka clients.
 
-No client is imported: any object with `key`, `value`, `headers`, `timestamp`, `topic`, `partition` and `offset` is a
-record; these can be attributes (aiokafka, kafka-python) or methods (confluent-kafka).
+This module does not import a Kafka client. Any object with `key`, `value`, `headers`, `timestamp`, `topic`, `partition` and
+`offset` is a record; these can be attributes (aiokafka, kafka-python) or methods (confluent-kafka).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class KafkaRecord:
     """A Kafka record.
 
     Args:
-        timestamp_ms: Milliseconds since 1970 UTC; None leaves it to the client or the broker.
-        topic: The name in Kafka; None if it is unknown.
-        partition: From 0; None leaves it to the client.
+        timestamp_ms: Milliseconds since 1970 UTC; None if the client or the broker sets the time.
+        topic: The topic's name in Kafka; None if it is unknown.
+        partition: Partition number from 0; None if the client chooses the partition.
     """
 
     value: bytes | None
@@ -40,7 +40,7 @@ class KafkaRecord:
             client: `confluent` for confluent-kafka's produce(), or `aiokafka` or `kafka-python` for their send().
 
         Raises:
-            InvalidInputError: the client cannot send it: kafka-python does not support null in a header.
+            InvalidInputError: the client cannot send the record, because kafka-python does not support null headers.
         """
         time_name = "timestamp" if client == "confluent" else "timestamp_ms"
         if client == "kafka-python" and any(value is None for _, value in self.headers):
@@ -51,11 +51,11 @@ class KafkaRecord:
 
 
 def read_record(source: Any) -> KafkaRecord:
-    """Return the record of a client's object.
+    """Convert a Kafka client's object to a record.
 
     Args:
-        source: A KafkaRecord, a Message of confluent-kafka, a ConsumerRecord of aiokafka or kafka-python, or anything
-            with their attributes or methods.
+        source: A KafkaRecord, a Message of confluent-kafka, a ConsumerRecord of aiokafka or kafka-python, or an object with the
+            same attributes or methods.
 
     Raises:
         InvalidInputError: the object is not a record, or reports an error.
@@ -97,4 +97,4 @@ def _bytes(value: Any) -> bytes | None:
         return value.encode()
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
-    raise TypeError(f"bytes are needed, not {type(value).__name__}: leave keys and values undecoded")
+    raise TypeError(f"keys and values must be bytes, not {type(value).__name__}: leave keys and values undecoded")

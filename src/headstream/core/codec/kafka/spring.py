@@ -1,10 +1,11 @@
-"""Headers as Spring Kafka's JsonKafkaHeaderMapper (before 4.0 DefaultKafkaHeaderMapper) writes and reads them.
+"""Headers in the form of Spring Kafka's JsonKafkaHeaderMapper (before 4.0 DefaultKafkaHeaderMapper).
 
     a value                     JSON; a java.lang.String is plain UTF-8 unless it begins with a quote; byte[] unchanged
-    spring_json_header_types    {"key": "java class"} of all values but byte[]
+    spring_json_header_types    {"key": "java class"} for all values except byte[]
     kafka_dlt-original-partition, -offset, -timestamp, kafka_deliveryAttempt        big-endian numbers, without a class
 
-An unknown class stays raw, and the header of the classes stays with it. A header repeats only for lists, so keys must be unique.
+A value of an unknown class is raw, and the header spring_json_header_types is then kept. Spring repeats a header only for lists,
+so keys must be unique.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _NUMBERS: Final = {
 
 
 def is_native(key: str, value: HeaderValue) -> bool:
-    """Return whether a header has the same form in every convention: Spring's numbers on dead letters."""
+    """Return whether a header is one of Spring's numbers on dead letters, which have the same form in every convention."""
     return len(value.data) == _NUMBERS.get(key) and value.kind in (HeaderKind.INT32, HeaderKind.INT64)
 
 
@@ -46,14 +47,14 @@ def _read_native(key: str, data: bytes) -> HeaderValue:
 
 
 def encode_spring(pairs: list[Pair]) -> list[KafkaHeader]:
-    """Return Kafka headers, the header of the classes last; HeaderError for a repeated key or a number beyond a long."""
+    """Encode headers, with spring_json_header_types last; HeaderError for a repeated key or a number that exceeds a long."""
     headers: list[KafkaHeader] = []
     classes: dict[str, str] = {}
     unread = _classes(next((value.data for key, value in pairs if key == SPRING_TYPES), None))
     seen: set[str] = set()
     for key, value in pairs:
         if key in seen:
-            raise HeaderError(f"the header {key!r} repeats, which spring cannot hold", advice="Send only one of them")
+            raise HeaderError(f"the header {key!r} is repeated, which spring cannot hold", advice="Send the header once")
         seen.add(key)
         if key == SPRING_TYPES:
             continue
@@ -74,7 +75,7 @@ def encode_spring(pairs: list[Pair]) -> list[KafkaHeader]:
 
 
 def decode_spring(headers: list[KafkaHeader], *, keeps_classes: bool = False) -> list[Pair]:
-    """Return typed headers; `keeps_classes` keeps the header of the classes even if each class has a kind."""
+    """Decode typed headers; `keeps_classes` keeps spring_json_header_types even if every class has a kind."""
     types = next((data for key, data in reversed(headers) if key == SPRING_TYPES), None)
     classes = _classes(types)
     pairs: list[Pair] = []

@@ -1,8 +1,8 @@
 """Topic names: `stream/topic` is `stream.topic` in Kafka.
 
-A stream's name has no dot, so the first dot separates, and the mapping is unambiguous. A Kafka name without a dot is unchanged
-(Spark), or belongs to a default stream (KafkaTopicNames: the server's Kafka listener, and clients of Kafka).
-So is one of HPE Data Fabric (MapR), `/path/to/stream:topic`: the path of a stream in its file system, and a topic in that.
+A stream's name has no dot, so the first dot is the separator, and the mapping is unambiguous. A Kafka name without a dot is
+unchanged (in Spark), or belongs to a default stream (KafkaTopicNames, used by the server's Kafka listener and for Kafka
+clusters). The same applies to `/path/to/stream:topic`, a topic name of HPE Data Fabric (MapR) that contains the path of a stream.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _DATA_FABRIC: Final = re.compile(r"(/[^/:,\s\x00]+)+:[A-Za-z0-9._-]{1,249}")
 
 
 def to_kafka_topic(name: str) -> str:
-    """Return the name of a topic in Kafka.
+    """Return a topic's name in Kafka.
 
     Raises:
-        InvalidInputError: the name is not 1 to 249 of the characters a-z, A-Z, 0-9, dot, underscore and minus.
+        InvalidInputError: the name does not consist of 1 to 249 characters a-z, A-Z, 0-9, dot, underscore or minus.
     """
     if _DATA_FABRIC.fullmatch(name):
         return name
@@ -46,7 +46,7 @@ def from_kafka_topic(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopicNames:
-    """Both names of a topic, where each topic has a stream: `shop.orders` is shop/orders, `orders` is kafka/orders."""
+    """Converts topic names if each topic must have a stream: `shop.orders` is shop/orders, and `orders` is kafka/orders."""
 
     default_stream: str = DEFAULT_STREAM
 
@@ -54,14 +54,14 @@ class KafkaTopicNames:
         check_name(self.default_stream, "stream")
 
     def topic_name(self, name: str) -> TopicName:
-        """Return the topic that a name of Kafka's clients means; InvalidInputError if the name is invalid in Kafka."""
+        """Return the topic for a name that a Kafka client uses; InvalidInputError if the name is invalid in Kafka."""
         if not _LEGAL.fullmatch(name) or name in (".", ".."):
             raise _invalid(name)
         stream, _, topic = name.partition(".")
         return TopicName(stream, topic) if stream and topic else TopicName(self.default_stream, name)
 
     def find_kafka_name(self, name: TopicName) -> str | None:
-        """Return the name in Kafka of a topic; None if no valid name there refers to this topic."""
+        """Return a topic's name in Kafka; None if no valid Kafka name refers to the topic."""
         is_default = name.stream == self.default_stream and "." not in name.topic.strip(".")
         spelled = name.topic if is_default else f"{name.stream}.{name.topic}"
         if not _LEGAL.fullmatch(spelled) or spelled in (".", ".."):
@@ -69,7 +69,7 @@ class KafkaTopicNames:
         return spelled if self.topic_name(spelled) == name else None
 
     def kafka_name(self, name: TopicName) -> str:
-        """Return the name in Kafka of a topic; InvalidInputError if no valid name in Kafka means this topic."""
+        """Return a topic's name in Kafka; InvalidInputError if no valid Kafka name refers to the topic."""
         spelled = self.find_kafka_name(name)
         if spelled is None:
             raise _invalid(str(name))
@@ -78,5 +78,5 @@ class KafkaTopicNames:
 
 def _invalid(name: str) -> InvalidInputError:
     return InvalidInputError(
-        f"{name!r} is not a valid topic name in Kafka", advice="Use 1 to 249 ASCII letters, digits, dots, underscores, minuses"
+        f"{name!r} is not a valid topic name in Kafka", advice="Use 1 to 249 ASCII letters, digits, dots, underscores and hyphens"
     )

@@ -1,5 +1,4 @@
-"""KIP-82 as proposed: a message with typed headers (message.py), its header block (headers.py), message sets (sets.py),
-requests and responses that carry them (requests.py), and answers for older clients (down_conversion.py)."""
+"""KIP-82 as proposed: message.py, header blocks (headers.py), sets.py, requests.py, and down_conversion.py for older clients."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Down-conversion: the response to a client whose Fetch version is older than the stored messages, as in KIP-82.
+"""Down-conversion, as in KIP-82: responses to clients whose Fetch version is older than the format of the stored messages.
 
-A client with an older version gets messages in the format that it supports, each at its offset: without headers, and in
-magic 0 without timestamps. The response does not show the omitted headers; the caller gets the losses. Compressed sets are
-unpacked.
+Such a client receives messages in the format that it supports, at their original offsets: without headers, and in magic 0 also
+without timestamps. The losses are returned to the caller, because the response cannot show them. Compressed sets are
+decompressed.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from headstream.core.codec.kip82.sets import decode_set, encode_set
 
 
 class DownConverted(NamedTuple):
-    """A response for the older client, with topic, partition, offset and text of each loss."""
+    """A response for the older client; each loss has a topic, partition, offset and description."""
 
     response: FetchResponse
     lost: tuple[tuple[str, int, int, str], ...]
 
 
 def down_convert_set(data: BytesLike, magic: int, *, layout: TypedHeaders = STRICT) -> tuple[bytes, list[tuple[int, str]]]:
-    """Return a message set in a format of magic 0 or 1, and offset and text of each loss.
+    """Convert a message set to magic 0 or 1; also return the offset and description of each loss.
 
-    Messages of that format or older formats are unchanged, and a message that is cut off is left out.
+    Messages in this format or an older format are unchanged. A truncated message is omitted.
     """
     converted, lost = [], list[tuple[int, str]]()
     for message in decode_set(data, layout=layout).messages:
@@ -39,7 +39,7 @@ def down_convert_set(data: BytesLike, magic: int, *, layout: TypedHeaders = STRI
 
 
 def down_convert_response(response: FetchResponse, api_version: int, *, layout: TypedHeaders = STRICT) -> DownConverted:
-    """Return a stored response for a client that asked with an older version of Fetch."""
+    """Convert a stored response for a client that requested an older version of Fetch."""
     magic = magic_of(FETCH, api_version)
     lost: list[tuple[str, int, int, str]] = []
     partitions: list[FetchedPartition] = []

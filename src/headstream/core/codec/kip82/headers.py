@@ -1,24 +1,25 @@
 """The typed header block of KIP-82, big-endian.
 
-    block    (key_length i32 | key | value_length i32 | [type u8 | body])*      to the end of the block; there is no count
+    block    (key_length i32 | key | value_length i32 | [type u8 | body])*      up to the end of the block, without a count
 
     type   kind      body      type   kind      body      type   kind      body
-    0x00   bool      1 (0, 1)  0x04   int32     4         0x08   string    UTF-8, the rest
-    0x01   int8      1         0x05   int64     8         0x09   raw       the rest
+    0x00   bool      1 (0, 1)  0x04   int32     4         0x08   string    UTF-8, remaining bytes
+    0x01   int8      1         0x05   int64     8         0x09   raw       remaining bytes
     0x02   char      2 UTF-16  0x06   float32   4
     0x03   int16     2         0x07   float64   8
 
-value_length counts the type and the body; -1 is null. A type from 0x0A has a body of any length, which is preserved.
+value_length is the size of type and body; -1 means null. A type from 0x0A on has a body of any length, which is preserved.
 
-The proposal contradicts itself (its sentence about "null and boolean zero length" remains from a draft with other codes),
-and leaves much undefined. `strict` accepts the format above only. `lenient` also reads, and forwards unchanged:
+The proposal contradicts itself (the sentence about "null and boolean zero length" remains from a draft with other codes), and
+leaves much undefined. `strict` accepts only the format above. `lenient` also reads the following forms, and forwards them
+unchanged:
 
-    a type alone, for a type with a body of fixed width         null
+    a type without a body, for a type of fixed width            null
     value_length 0, without a type                              null
     a bool other than 0 and 1                                   true
     an empty key                                                an empty key
 
-and writes values of an unknown type and half of a surrogate pair, which `strict` rejects.
+`lenient` also writes values of an unknown type and half of a surrogate pair, which `strict` rejects.
 """
 
 from __future__ import annotations
@@ -57,12 +58,11 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 @dataclass(frozen=True, slots=True)
 class HeaderLimits:
-    """The maximum size of a message's headers. Reading never allocates more than the input; these limits bound the accepted
-    input.
+    """The maximum size of a message's headers. Decoding never allocates more memory than the size of the input.
 
     Args:
-        key_bytes: A key; no other dialect holds more than 255.
-        value_bytes: A value without its type code: the limit is the largest value of a wide topic.
+        key_bytes: Maximum size of a key; other dialects allow at most 255 bytes.
+        value_bytes: Maximum size of a value without its type code; the default is the largest value of a wide topic.
     """
 
     block_bytes: int = 1 << 20
@@ -73,7 +73,7 @@ class HeaderLimits:
 
 @dataclass(frozen=True, slots=True)
 class TypedHeaders:
-    """The layout of the block above, for Headers.from_bytes() and as_bytes(); `strict` rejects contradictory forms."""
+    """The layout of KIP-82's header block, for Headers.from_bytes() and as_bytes(); `strict` rejects contradictory forms."""
 
     strict: bool = True
     limits: HeaderLimits = field(default_factory=HeaderLimits)
@@ -84,7 +84,7 @@ class TypedHeaders:
         return "kip82"
 
     def split(self, block: bytes, at: int) -> list[HeaderSpan]:
-        """Return the position of each header of a block; a position begins with value_length. See HeaderLayout."""
+        """Return the position of each header in a block; the position of value_length is the start. See HeaderLayout."""
         spans: list[HeaderSpan] = []
         begin, end, limits = 0, len(block), self.limits
         if end > limits.block_bytes:
@@ -107,7 +107,7 @@ class TypedHeaders:
         return spans
 
     def _length(self, block: bytes, begin: int, at: int, key: str | None, most: int) -> int:
-        """Return the length of a key, or of the value of a key, if it fits the remaining bytes."""
+        """Return the length of a key or value; DecodeError if it exceeds the remaining bytes."""
         have = len(block) - begin
         if have >= 4:
             length: int = _I32.unpack_from(block, begin)[0]
@@ -117,13 +117,13 @@ class TypedHeaders:
         if have < 4:
             raise DecodeError(f"the length of {what} is cut short", at + begin, 4, have)
         if length < 0:
-            raise DecodeError(f"the length of {what} is {length}", at + begin)
+            raise DecodeError(f"{what} has the invalid length {length}", at + begin)
         if length > have - 4:
             raise DecodeError(f"{what} is cut short", at + begin + 4, length, have - 4)
-        raise DecodeError(f"{what} has {length} bytes, {most} are allowed", at + begin)
+        raise DecodeError(f"{what} must have at most {most} bytes, not {length}", at + begin)
 
     def decode_value(self, block: bytes, span: HeaderSpan, at: int) -> HeaderValue:
-        """Return the value at a position from split(); DecodeError if the bytes are invalid for its type."""
+        """Return the value at a position from split(); DecodeError if the bytes are invalid for the value's type."""
         key, begin, end = span
         size = end - begin - 5
         if size < 0:
@@ -138,7 +138,13 @@ class TypedHeaders:
         if width is not None and size != width:
             if size == 0 and not self.strict:
                 return HeaderValue(HeaderKind.NULL, b"")
-            raise DecodeError(f"a {kind.name.lower()} of type {code:#04x}", at + begin + 5, width, size, where=_where(key))
+            raise DecodeError(
+                f"the {kind.name.lower()} value ({code:#04x})",
+                at + begin + 5,
+                width,
+                size,
+                where=_where(key),
+            )
         if code == 0 and not self.strict:
             body = b"\x01" if body != b"\x00" else body
         try:
@@ -155,8 +161,8 @@ class TypedHeaders:
             body = self._encode_value(key, value)
             if len(name) > self.limits.key_bytes or len(body) > self.limits.value_bytes + _TYPE_BYTES:
                 raise LimitError(
-                    f"a header of KIP-82 has a key of at most {self.limits.key_bytes} bytes and a value of at most "
-                    f"{self.limits.value_bytes}, not of {len(name)} and {len(value.data)}",
+                    f"the key and value of a KIP-82 header must have at most {self.limits.key_bytes} and "
+                    f"{self.limits.value_bytes} bytes, not {len(name)} and {len(value.data)}",
                     where=f"header {key!r:.60}",
                 )
             size = len(body) if value.kind != HeaderKind.NULL else -1
@@ -165,8 +171,8 @@ class TypedHeaders:
         block = b"".join(parts)
         if count > self.limits.count or len(block) > self.limits.block_bytes:
             raise LimitError(
-                f"a message of KIP-82 has at most {self.limits.count} headers of {self.limits.block_bytes} bytes in all, but "
-                f"this message has {count} of {len(block)}"
+                f"a KIP-82 message must have at most {self.limits.count} headers with {self.limits.block_bytes} bytes in total, "
+                f"not {count} with {len(block)}"
             )
         return block
 
@@ -179,12 +185,12 @@ class TypedHeaders:
             return bytes((kind - _FOREIGN,)) + data
         if code is None:
             raise HeaderError(
-                f"KIP-82 has no kind {value.kind_name}",
+                f"KIP-82 does not support the kind {value.kind_name}",
                 where=f"header {key!r:.60}",
-                advice="Use one of its kinds (bool int8 char int16 int32 int64 float32 float64 string raw null), or convert()",
+                advice="Use one of bool int8 char int16 int32 int64 float32 float64 string raw null, or convert()",
             )
         if kind == HeaderKind.CHAR and self.strict and int.from_bytes(data, "little") in _SURROGATES:
-            raise HeaderError("half of a surrogate pair is not a character", where=f"header {key!r:.60}", advice="Use string")
+            raise HeaderError("a lone surrogate is not a character", where=f"header {key!r:.60}", advice="Use string")
         return bytes((code,)) + (data[::-1] if kind in KIND_WIDTHS else data)
 
 

@@ -3,18 +3,18 @@
     offset i64 | message_size i32 | crc u32 | magic i8 | attributes i8 | [timestamp i64] | key_length i32 | key
     | [headers_length i32 | headers] | value_length i32 | value
 
-    message_size   counts from crc on
-    crc            CRC-32 (IEEE, as in zlib) from magic to the end of value: of the headers too
+    message_size   size of the bytes from crc on
+    crc            CRC-32 (IEEE, as in zlib) of the bytes from magic to the end of value, including headers
     magic          0: no timestamp, no headers; 1: no headers; 2: KIP-82
     attributes     bits 0-2 compression (0 none, 1 gzip, 2 snappy, 3 lz4); bit 3 (0x08), from magic 1, the source of the
                    timestamp (0 the sender, 1 the log); bit 4 (0x10), magic 2, headers_length and headers are present
     timestamp      milliseconds since 1970 UTC; -1 if there is none
-    lengths        -1 is null, for key and value
+    lengths        -1 means null, for key and value
 
-Kafka's later record batches also have magic 2 in this position: their checksum, a CRC-32C, distinguishes them. This format
-was a proposal: no Kafka broker accepts it.
+Kafka's later record batches also have magic 2 at this position; their checksum, a CRC-32C, distinguishes them. This format was
+only proposed: no Kafka broker accepts it.
 
-Fields of a Message that this format does not have are reserved headers at the beginning (core/model/reserved.py).
+Fields of a Message that the format does not have are written as reserved headers at the beginning (core/model/reserved.py).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Kip82Message:
     """One message of the format.
 
     Args:
-        timestamp_ms: Milliseconds since 1970 UTC, -1 for none; None in magic 0, which has no field for it.
+        timestamp_ms: Milliseconds since 1970 UTC; -1 if there is no timestamp; None in magic 0, which has no such field.
         magic: 0, 1 or 2.
-        compression: 0 none, 1 gzip, 2 snappy, 3 lz4: the value is then a compressed message set.
-        by_log: Whether the timestamp was set by the log, not by the sender.
+        compression: 0 none, 1 gzip, 2 snappy, 3 lz4. The value of a compressed message is a message set.
+        by_log: Whether the log, not the sender, set the timestamp.
     """
 
     value: bytes | None
@@ -64,19 +64,19 @@ class Kip82Message:
 
     def __post_init__(self) -> None:
         if self.magic not in _MIN_SIZE:
-            raise InvalidInputError(f"magic {self.magic} is not 0, 1 or 2")
+            raise InvalidInputError(f"the magic must be 0, 1 or 2, not {self.magic}")
         if (self.timestamp_ms is None) != (self.magic == 0):
             raise InvalidInputError(
-                "magic 0 has no timestamp, magic 1 and 2 need a timestamp", advice="Pass None, or -1 for none"
+                "magic 0 must have no timestamp, magic 1 and 2 must have a timestamp", advice="Pass None, or -1 if unknown"
             )
         if self.headers and self.magic != 2:
             raise InvalidInputError(
-                f"magic {self.magic} has no headers", advice="Use down_convert(), which returns the dropped parts"
+                f"magic {self.magic} cannot have headers", advice="Use down_convert(), which returns the dropped parts"
             )
 
 
 def encode_message(message: Kip82Message, layout: TypedHeaders = STRICT) -> bytes:
-    """Return the bytes of a message; for a decoded message, the bytes it was decoded from."""
+    """Encode a message; for a decoded message, return the bytes from which it was decoded."""
     if message.received is not None:
         return message.received
     attributes = message.compression | (_LOG_TIME_BIT if message.by_log and message.magic else 0)
@@ -103,16 +103,17 @@ def _nullable(data: bytes | None) -> tuple[bytes, ...]:
 
 
 def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRICT) -> tuple[Kip82Message, int]:
-    """Return the message at a byte position, and where it ends.
+    """Decode the message at a byte position, and return it with its end position.
 
-    Lengths and checksum are checked; the headers only when they are read; `lenient` ignores unknown bits of attributes.
+    Lengths and the checksum are checked immediately, and headers when they are read. `lenient` ignores unknown bits of
+    attributes.
     """
     reader = Reader(data, at)
     offset, size, crc, magic, attributes = reader.pull_struct(_HEAD, "the head of a message")
     if magic not in _MIN_SIZE:
         raise DecodeError(f"magic {magic} is not 0, 1 or 2", at + 16)
     if size < _MIN_SIZE[magic]:
-        raise DecodeError(f"a message of magic {magic} has a size of {_MIN_SIZE[magic]} or more, not {size}", at + 8)
+        raise DecodeError(f"a message of magic {magic} must have a size of {_MIN_SIZE[magic]} or more, not {size}", at + 8)
     end = at + 12 + size
     if end > reader.end:
         raise DecodeError("a message is cut short", at + 12, size, reader.end - at - 12)
@@ -129,7 +130,7 @@ def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRIC
         block_at = reader.at
         length = reader.pull_struct(_I32, "the length of the headers")[0]
         if length < 0:
-            raise DecodeError(f"the length of the headers is {length}", block_at)
+            raise DecodeError(f"the headers have the invalid length {length}", block_at)
         headers = Headers.from_bytes(reader.pull_bytes(length, "the headers"), layout, at=block_at + 4)
     value = _pull_nullable(reader, "the value")
     reader.pull_end("the value of a message")
@@ -161,7 +162,7 @@ def _check_crc(received: bytes, crc: int, at: int) -> None:
         == int.from_bytes(received[layout.RECORDS_CHECK : layout.RECORDS_CHECKED], "big")
     ):
         raise DecodeError(
-            "a Kafka record batch of format 2, not a KIP-82 message: both have magic 2", at, advice="Read it as kafka"
+            "the bytes are a Kafka record batch, not a KIP-82 message: both have magic 2", at, advice="Use the dialect kafka"
         )
     raise DecodeError(f"the stored checksum of a message is {crc:#010x}, but its bytes have the checksum {actual:#010x}", at + 12)
 
@@ -170,16 +171,16 @@ def _pull_nullable(reader: Reader, what: str) -> bytes | None:
     at = reader.at
     length = reader.pull_struct(_I32, f"the length of {what}")[0]
     if length < -1:
-        raise DecodeError(f"the length of {what} is {length}", at)
+        raise DecodeError(f"{what} has the invalid length {length}", at)
     return None if length == -1 else reader.pull_bytes(length, what)
 
 
 def down_convert(message: Kip82Message, magic: int) -> tuple[Kip82Message, tuple[str, ...]]:
-    """Return a message, not compressed, in magic 0 or 1, as a client of that format would receive it, and the losses."""
+    """Convert an uncompressed message to magic 0 or 1, and return it with the losses."""
     if magic not in (0, 1) or magic > message.magic:
         raise InvalidInputError(f"a message of magic {message.magic} cannot be converted down to {magic}")
     if message.compression:
-        raise InvalidInputError("a compressed message set is converted message by message", advice="Decode it first")
+        raise InvalidInputError("a compressed message set cannot be converted as a whole", advice="Decode the set first")
     lost = [f"header {key!r} ({value.kind_name})" for key, value in message.headers.items()]
     timestamp = message.timestamp_ms if magic else None
     if magic == 0 and message.timestamp_ms not in (None, -1):

@@ -1,4 +1,4 @@
-"""Requests and responses of Produce and Fetch as values; requests.py has their bytes."""
+"""Requests and responses of Produce and Fetch as values. requests.py encodes and decodes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PROPOSED_VERSION: Final = 4
 
 
 class RequestHead(NamedTuple):
-    """The head of a request; its response has the same version and correlation id."""
+    """The header of a request; its response has the same version and correlation id."""
 
     api_version: int = PROPOSED_VERSION
     correlation_id: int = 0
@@ -26,7 +26,7 @@ class ProducePartition(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    """The result for one partition; `timestamp_ms` is -1 unless the log sets the time, None in versions 0 and 1."""
+    """The result for one partition. `timestamp_ms` is -1 if the log does not set the time, and None in versions 0 and 1."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ class ProducedPartition(NamedTuple):
 
 
 class FetchPartition(NamedTuple):
-    """The start of a fetch in one partition, and its maximum bytes."""
+    """The start offset of a fetch in one partition, and the maximum number of bytes."""
 
     topic: str
     partition: int
@@ -45,7 +45,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """A message set of one partition; its last message can be cut off."""
+    """A message set of one partition; the last message can be truncated."""
 
     topic: str
     partition: int
@@ -56,10 +56,10 @@ class FetchedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceRequest:
-    """Messages to append.
+    """A request to append messages.
 
     Args:
-        acks: -1 all replicas, 1 the leader, 0 no response.
+        acks: Who acknowledges the request: -1 all replicas, 1 the leader, 0 no broker (no response).
         timeout_ms: How long the broker can wait for replicas.
     """
 
@@ -70,7 +70,7 @@ class ProduceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceResponse:
-    """Where messages were appended, topic by topic; the throttle time is None in version 0."""
+    """The results of an append by topic; the throttle time is None in version 0."""
 
     partitions: tuple[ProducedPartition, ...]
     throttle_ms: int | None = 0
@@ -78,13 +78,13 @@ class ProduceResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """Messages to return.
+    """A request for messages.
 
     Args:
         replica_id: -1 for a consumer.
         max_wait_ms: How long to wait for `min_bytes`.
-        min_bytes: The least number of bytes to wait for.
-        max_bytes: Of the whole response; None before version 3.
+        min_bytes: Minimum number of bytes in the response, unless `max_wait_ms` expires.
+        max_bytes: Maximum size of the entire response; None before version 3.
     """
 
     partitions: tuple[FetchPartition, ...]
@@ -96,7 +96,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse:
-    """Fetched message sets, topic by topic; the throttle time is None in version 0."""
+    """Fetched message sets by topic; the throttle time is None in version 0."""
 
     partitions: tuple[FetchedPartition, ...]
     throttle_ms: int | None = 0

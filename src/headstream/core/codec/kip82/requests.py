@@ -1,6 +1,6 @@
 """Requests and responses of Produce and Fetch in version 4 as proposed by KIP-82, and in older versions, big-endian.
 
-    frame             size i32 | the rest
+    frame             size i32 | request or response
     request           api_key i16 (0 Produce, 1 Fetch) | api_version i16 | correlation_id i32 | client_id string
     response          correlation_id i32
     Produce request   acks i16 | timeout_ms i32 | [topic string | [partition i32 | set_size i32 | set]]
@@ -12,13 +12,13 @@
                       | [topic string | [partition i32 | error i16 | high_watermark i64 | set_size i32 | set]]
 
     string            length i16 | UTF-8; -1 is null (client_id only)
-    [...]             count i32 | the elements
-    set               messages back to back (sets.py), of magic 0 in Produce 0 and 1 and Fetch 0 and 1, of magic 1 at most in
+    [...]             count i32 | elements
+    set               contiguous messages (sets.py), of magic 0 in Produce 0 and 1 and Fetch 0 and 1, of magic 1 at most in
                       Produce 2 and Fetch 2 and 3, of magic 2 at most in 4
 
-The proposal gives version 4 to all four, with the fields of the newest versions of its time (Produce 2, Fetch 3, of Kafka
-0.10.1) and messages of magic 2. They are not Kafka's versions 4 of today: its Produce has a transactional id, its Fetch an
-isolation level, and its magic 2 is the record batch.
+In the proposal, all four have version 4, with the fields of the newest versions at that time (Produce 2 and Fetch 3 of Kafka
+0.10.1) and messages of magic 2. Kafka's current version 4 differs: Produce has a transactional id, Fetch has an isolation level,
+and magic 2 is the record batch.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def magic_of(api_key: int, api_version: int) -> int:
     """Return the newest message format of a version of PRODUCE or FETCH; InvalidInputError if the version does not exist."""
     magic = _MAGICS.get(api_key, {}).get(api_version)
     if magic is None:
-        raise InvalidInputError(f"API {api_key} has no version {api_version} here", advice="Produce has 0, 1, 2, 4; Fetch 0 to 4")
+        raise InvalidInputError(f"API {api_key} has no version {api_version}", advice="Use Produce 0, 1, 2, 4 or Fetch 0 to 4")
     return magic
 
 
@@ -63,7 +63,7 @@ def magic_of(api_key: int, api_version: int) -> int:
 
 
 def encode_request(request: ProduceRequest | FetchRequest, head: RequestHead = RequestHead()) -> bytes:  # noqa: B008
-    """Return the frame of a request; InvalidInputError if its version does not exist or has not a field."""
+    """Encode a request as a frame; InvalidInputError if its version does not exist or does not have a field."""
     api_key = PRODUCE if isinstance(request, ProduceRequest) else FETCH
     magic_of(api_key, head.api_version)
     parts = [_pack("hhi", api_key, head.api_version, head.correlation_id), _string(head.client_id)]
@@ -78,7 +78,7 @@ def encode_request(request: ProduceRequest | FetchRequest, head: RequestHead = R
 
 
 def encode_response(response: ProduceResponse | FetchResponse, head: RequestHead) -> bytes:
-    """Return the frame of a response to a request's head; InvalidInputError if its version does not exist or has not a field."""
+    """Encode a response as a frame; InvalidInputError if the request's version does not exist or does not have a field."""
     version = head.api_version
     magic_of(PRODUCE if isinstance(response, ProduceResponse) else FETCH, version)
     throttle = _optional("i", response.throttle_ms, "throttle_ms", version >= 1)
@@ -106,7 +106,7 @@ def _pack(form: str, *values: int) -> bytes:
 
 def _optional(form: str, value: int | None, name: str, is_there: bool) -> bytes:
     if (value is not None) != is_there:
-        raise InvalidInputError(f"{name} is {value}", advice=f"This version {'needs one' if is_there else 'has none: give None'}")
+        raise InvalidInputError(f"{name} must be {'a number' if is_there else 'None'} in this version, not {value}")
     return b"" if value is None else _pack(form, value)
 
 
@@ -126,7 +126,7 @@ def _frame(parts: Iterable[bytes]) -> bytes:
 
 
 def _by_topic(partitions: tuple[Any, ...], encode: Callable[[Any], bytes]) -> list[bytes]:
-    """Return an array of topics, each with the array of its consecutive partitions."""
+    """Return an array of topics; each topic has an array of its consecutive partitions."""
     topics: list[tuple[str, list[bytes]]] = []
     for each in partitions:
         if not topics or topics[-1][0] != each.topic:
@@ -142,7 +142,7 @@ def _by_topic(partitions: tuple[Any, ...], encode: Callable[[Any], bytes]) -> li
 
 
 def decode_request(data: BytesLike) -> tuple[RequestHead, ProduceRequest | FetchRequest]:
-    """Return the head and the request of a complete frame; message sets stay encoded."""
+    """Decode the header and the request of a complete frame; message sets remain encoded."""
     reader = _open(data)
     api_key, version, correlation_id = reader.pull_struct(struct.Struct(">hhi"), "the head of a request")
     if version not in _MAGICS.get(api_key, {}):
@@ -169,7 +169,7 @@ def decode_request(data: BytesLike) -> tuple[RequestHead, ProduceRequest | Fetch
 
 
 def decode_response(data: BytesLike, api_key: int, api_version: int) -> tuple[int, ProduceResponse | FetchResponse]:
-    """Return the correlation id and the response of a complete frame; message sets stay encoded."""
+    """Decode the correlation id and the response of a complete frame; message sets remain encoded."""
     magic_of(api_key, api_version)
     reader = _open(data)
     correlation_id = _pull(reader, "i", "the correlation id")
@@ -201,7 +201,7 @@ def _open(data: BytesLike) -> Reader:
     reader = Reader(data)
     size = _pull(reader, "i", "the size of a frame")
     if size != reader.remaining:
-        raise DecodeError("the frame's size differs from its length field", 0, max(size, 0), reader.remaining)
+        raise DecodeError("the size of the frame does not match its length field", 0, max(size, 0), reader.remaining)
     return reader
 
 
@@ -220,7 +220,7 @@ def _pull_string(reader: Reader, subject: str, *, is_nullable: bool = False) -> 
     if size == -1 and is_nullable:
         return None
     if size < 0:
-        raise DecodeError(f"the length of {subject} is {size}", at)
+        raise DecodeError(f"{subject} has the invalid length {size}", at)
     return reader.pull_text(size, subject)
 
 
@@ -228,12 +228,12 @@ def _pull_set(reader: Reader) -> bytes:
     at = reader.at
     size = _pull(reader, "i", "the size of a message set")
     if size < 0:
-        raise DecodeError(f"the size of a message set is {size}", at)
+        raise DecodeError(f"a message set has the invalid size {size}", at)
     return reader.pull_bytes(size, "a message set")
 
 
 def _pull_topics(reader: Reader, least_bytes: int, pull: Callable[[str], _T]) -> tuple[_T, ...]:
-    """Return the partitions of all topics; a claim of more elements than there are bytes for is refused."""
+    """Return the partitions of all topics; reject a count of elements that exceeds the remaining bytes."""
     found: list[_T] = []
     for _ in range(_pull_count(reader, 6, "topics")):
         topic = _pull_string(reader, "a topic") or ""

@@ -1,9 +1,9 @@
-"""Message to and from a KIP-82 message: fields that KIP-82 does not have are its first headers, under reserved names.
+"""Converts messages to KIP-82 messages and back. Fields that KIP-82 does not have become the first headers, with reserved names.
 
-    hs.id raw 16 bytes | hs.state int16 | hs.appended int64 | hs.checksum int64     in this order, each only if needed
+    hs.id raw 16 bytes | hs.state int16 | hs.appended int64 | hs.checksum int64     in this order, if needed
 
-hs.appended is the log's time in microseconds, if milliseconds cannot hold it; hs.checksum a checksum that does not match
-the payload. In other positions these are ordinary headers.
+hs.appended is the log's time in microseconds, if the time is not a full millisecond. hs.checksum is a checksum that does not
+match the payload. In other positions, headers with these names are ordinary headers.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _RESERVED_FIELDS: Final[tuple[tuple[str, HeaderKind, str, _Read], ...]] = (
 
 
 def from_message(message: Message) -> Kip82Message:
-    """Return a message as a KIP-82 message; only topic and partition are lost, which neither format has.
+    """Convert a message to a KIP-82 message; only topic and partition are lost.
 
     Args:
-        message: Any; a missing offset becomes 0, a missing timestamp -1.
+        message: The message to convert. A missing offset becomes 0; a missing timestamp becomes -1.
 
     Raises:
-        HeaderError: its first header is reserved, and would be decoded as a field.
+        HeaderError: the message's first header is reserved and would be decoded as a field.
     """
     timestamp = message.timestamp
     reserved: list[tuple[str, HeaderValue]] = []
@@ -54,7 +54,7 @@ def from_message(message: Message) -> Kip82Message:
     if headers:
         name, value = headers.items()[0]
         if any(name == other and value.kind == kind for other, kind, _, _ in _RESERVED_FIELDS):
-            raise HeaderError(f"the header {name!r} is reserved in the first position", advice="Rename it")
+            raise HeaderError(f"the header {name!r} is reserved as the first header", advice="Rename it")
     if reserved:
         headers = Headers([*reserved, *headers.items()])
     return Kip82Message(
@@ -68,7 +68,7 @@ def from_message(message: Message) -> Kip82Message:
 
 
 def to_message(message: Kip82Message, *, topic: str | None = None, partition: int | None = None) -> Message:
-    """Return the message of a KIP-82 message; headers without a reserved header at the beginning stay unopened."""
+    """Convert a KIP-82 message to a message; headers are not decoded unless the first header is reserved."""
     headers, members = message.headers, dict[str, Any]()
     if message.timestamp_ms is not None and message.timestamp_ms >= 0:
         members["timestamp"] = message.timestamp_ms * 1000
@@ -87,7 +87,7 @@ def to_message(message: Kip82Message, *, topic: str | None = None, partition: in
 
 
 def _can_have_reserved(headers: Headers) -> bool:
-    """Return whether the first header can be reserved, without opening a block."""
+    """Return whether the first header may be reserved, without decoding a block."""
     block = headers.received_bytes(STRICT)
     if block is not None:
         return block[4 : 4 + len(RESERVED_PREFIX)] == RESERVED_PREFIX.encode()

@@ -1,10 +1,11 @@
-"""Message sets of KIP-82: messages back to back; the last message can be incomplete, and several can be compressed together.
+"""Message sets of KIP-82: contiguous messages. The last message can be truncated, and messages can be compressed together.
 
-    set       message*                              as a fetch returns it: cut off at the fetch's maximum size
-    wrapper   a message whose value is a compressed set (attributes name the compression); it has no headers itself
+    set       message*                              truncated at the maximum size of a fetch
+    wrapper   a message without headers whose value is a compressed set (attributes name the compression)
 
-In magic 0 the messages in a wrapper have absolute offsets; from magic 1 they count from 0 and the wrapper has the offset of the
-last message. If the log set the wrapper's timestamp, it applies to all its messages. Wrappers do not nest.
+In magic 0 the messages in a wrapper have absolute offsets. From magic 1 on, their offsets count from 0, and the wrapper has the
+offset of the last message. If the log set the wrapper's timestamp, this timestamp applies to all messages in the wrapper.
+Wrappers are not nested.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 
 
 class MessageSet(NamedTuple):
-    """Unpacked messages of a set, each with its absolute offset, and the bytes of a message that was cut off after `end`."""
+    """The decompressed messages of a set, with absolute offsets, and the number of bytes of a truncated message after `end`."""
 
     messages: list[Kip82Message]
     end: int
@@ -41,7 +42,7 @@ class MessageSet(NamedTuple):
 
 
 def encode_set(messages: Iterable[Kip82Message], layout: TypedHeaders = STRICT) -> bytes:
-    """Return messages back to back; HeaderError if the layout cannot represent a header."""
+    """Encode a set of messages; HeaderError if the layout cannot represent a header."""
     return b"".join(encode_message(message, layout) for message in messages)
 
 
@@ -52,17 +53,17 @@ def decode_set(
     decompressors: Mapping[int, Decompress] | None = None,
     max_bytes: int = _MAX_BYTES,
 ) -> MessageSet:
-    """Return the messages of a set.
+    """Decode the messages of a set.
 
     Args:
-        data: The set; the bytes of a last message that is cut off are counted.
-        decompressors: Compression -> function, instead of gzip from the standard library and of snappy and lz4 from
-            the installed packages (python-snappy, lz4).
-        max_bytes: The maximum decompressed size of all wrappers together.
+        data: The set; the bytes of a truncated last message are counted.
+        decompressors: Compression -> function, in place of gzip from the standard library, and snappy and lz4 from the packages
+            python-snappy and lz4.
+        max_bytes: Maximum total decompressed size of all wrappers.
 
     Raises:
-        DecodeError: a complete message is invalid; the position is in the set, or in the decompressed bytes of a wrapper.
-        MissingExtraError: the package of a compression is not installed.
+        DecodeError: a complete message is invalid; the position refers to the set or to the decompressed bytes of a wrapper.
+        MissingExtraError: the package for a compression is not installed.
     """
     view = memoryview(data)
     messages: list[Kip82Message] = []
@@ -83,11 +84,11 @@ def decode_set(
 
 
 def wrap(messages: list[Kip82Message], compression: int = 1, layout: TypedHeaders = STRICT) -> Kip82Message:
-    """Return the wrapper of messages of one magic, their offsets ascending, compressed together with gzip."""
+    """Compress messages with the same magic and ascending offsets with gzip, and return them in a wrapper."""
     if compression != 1:
-        raise InvalidInputError(f"compression {compression} cannot be written", advice="Use 1, gzip")
+        raise InvalidInputError(f"compression {compression} cannot be written", advice="Use 1 (gzip)")
     if not messages or len({message.magic for message in messages}) != 1 or any(message.compression for message in messages):
-        raise InvalidInputError("a wrapper contains one or more uncompressed messages of one magic")
+        raise InvalidInputError("a compressed message set must contain one or more uncompressed messages of one magic")
     magic, first, last = messages[0].magic, messages[0], messages[-1]
     inner = messages if magic == 0 else [replace(message, offset=message.offset - first.offset) for message in messages]
     value = gzip.compress(encode_set(inner, layout), mtime=0)
@@ -128,7 +129,7 @@ def _unwrap(
 
 
 def _with_own_offset(message: Kip82Message, base: int, wrapper: Kip82Message) -> Kip82Message:
-    """Return a message of a wrapper with its absolute offset and time, and its received bytes if nothing changes."""
+    """Return a message of a wrapper with its absolute offset and time; if nothing changes, its received bytes are kept."""
     by_log = wrapper.by_log and message.magic >= 1
     if not base and not by_log:
         return message
@@ -137,17 +138,17 @@ def _with_own_offset(message: Kip82Message, base: int, wrapper: Kip82Message) ->
 
 
 def decompress(compression: int, data: bytes, max_bytes: int, decompressors: Mapping[int, Decompress] | None = None) -> bytes:
-    """Return decompressed bytes, at most `max_bytes`; 1 is gzip, 2 snappy, 3 lz4."""
+    """Decompress at most `max_bytes`; the compression is 1 for gzip, 2 for snappy, 3 for lz4."""
     name = COMPRESSIONS[compression] if compression < len(COMPRESSIONS) else str(compression)
     function = (decompressors or {}).get(compression) or _DEFAULT_DECOMPRESSORS.get(compression)
     if function is None:
-        raise DecodeError(f"the compression {name} is not one of gzip, snappy and lz4", 0)
+        raise DecodeError(f"the compression must be gzip, snappy or lz4, not {name}", 0)
     try:
         result = function(data, max_bytes)
     except MissingExtraError:
         raise
     except Exception as error:  # each library raises its own exceptions
-        raise DecodeError(f"bytes that are not {name}: {str(error)[:80]}", 0) from None
+        raise DecodeError(f"the bytes are not valid {name}: {str(error)[:80]}", 0) from None
     if len(result) > max_bytes:
         raise DecodeError(f"{len(data)} bytes of {name} decompress to more than {max_bytes} bytes", 0)
     return result
@@ -157,7 +158,7 @@ def _gunzip(data: bytes, max_bytes: int) -> bytes:
     stream = zlib.decompressobj(wbits=31)
     result = stream.decompress(data, max_bytes + 1)
     if len(result) <= max_bytes and not stream.eof:
-        raise ValueError("it is cut short")
+        raise ValueError("the data is cut short")
     return result
 
 
@@ -188,7 +189,7 @@ def _check_snappy_size(data: bytes, max_bytes: int) -> int:
         if byte < 0x80:
             break
     if size > max_bytes:
-        raise ValueError(f"it declares {size} decompressed bytes")
+        raise ValueError(f"the data declares {size} decompressed bytes, which are too many")
     return size
 
 
@@ -196,12 +197,12 @@ def _unlz4(data: bytes, max_bytes: int) -> bytes:
     stream: Any = _load("lz4", ("lz4.frame", "LZ4FrameDecompressor"))()
     result = bytes(stream.decompress(data, max_length=max_bytes + 1))
     if len(result) <= max_bytes and not stream.eof:
-        raise ValueError("it is cut short")
+        raise ValueError("the data is cut short")
     return result
 
 
 def _load(name: str, *places: tuple[str, str]) -> Callable[..., Any]:
-    """Return the first available function among (module, name of the function)."""
+    """Import and return the first available function in a list of (module, function name)."""
     for module, function in places:
         try:
             found: Any = importlib.import_module(module)

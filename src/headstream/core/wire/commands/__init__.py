@@ -1,1 +1,1 @@
-"""The commands of Iggy's clients, one file per noun."""
+"""The commands of Iggy clients, one module per noun."""

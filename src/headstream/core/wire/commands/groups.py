@@ -1,4 +1,4 @@
-"""Consumer groups.
+"""Commands for consumer groups.
 
 group    id u32 | partitions_count u32 | members_count u32 | name text8
 member   id u32 | partitions_count u32 | partition u32 ...
@@ -50,7 +50,7 @@ class Group(Record):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember(Record):
-    """A member (its id is its connection's client id) and its partitions."""
+    """A member, whose id is the client id of its connection, and the member's partitions."""
 
     id: U32
     partitions: Annotated[tuple[int, ...], PartitionsShape()]
@@ -61,14 +61,14 @@ class GroupMember(Record):
 
 @dataclass(frozen=True, slots=True)
 class GroupDetails(Group):
-    """One group with its members, up to the end of the bytes."""
+    """One group with its members, which extend to the end of the bytes."""
 
     members: Annotated[tuple[GroupMember, ...], Records(GroupMember)] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GroupAssignment(Record):
-    """The partitions of a member; the generation rises with each change of the group."""
+    """The partitions of a member; the generation grows with each change of the group."""
 
     generation: U64
     partitions: Annotated[tuple[int, ...], PartitionsShape()]
@@ -92,7 +92,7 @@ class ListGroups(TopicCommand[tuple[Group, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CreateGroup(TopicCommand[GroupDetails]):
-    """Create a group; with id 0 the server chooses the id."""
+    """Create a group; if the id is 0, the server chooses an id."""
 
     code = Code.CREATE_GROUP
     reply = one(GroupDetails)
@@ -126,7 +126,7 @@ class LeaveGroup(GroupCommand[None]):
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup(GroupCommand[GroupAssignment | None]):
-    """Return this connection's partitions in a group, or None if it is not a member."""
+    """Return this connection's partitions in a group, or None if the connection is not a member."""
 
     code = Code.SYNC_GROUP
     reply = maybe(GroupAssignment)

@@ -1,14 +1,14 @@
-"""Send and poll. Messages stay bytes, in the formats of codec/batch/ and core/codec/binary.py.
+"""Commands that send and poll messages, which remain bytes in the formats of codec/batch/ and core/codec/binary.py.
 
     poll      consumer | stream | topic | partition u32 | strategy u8 | value u64 | count u32 | auto_commit u8
     polled    partition u32 | current_offset u64 | count u32 | stored messages
     send      stream | topic | partitioning | sent messages
     partitioning   kind u8 | length u8 | value
 
-These two commands are the most frequent. The bytes before the numbers of a poll, and before the messages of a send, repeat,
-so their decoded form is cached.
+These two commands are the most frequent. The bytes before the numbers of a poll, and before the messages of a send, are often the
+same, so their decoded form is cached.
 
-The next generation of Iggy (servers from 0.5.0, SDK from 0.7.0) sends another layout under the same code:
+Newer versions of Iggy (servers from 0.5.0, SDK from 0.7.0) use another layout with the same code:
 
     send      metadata_length u32 | stream | topic | partitioning | count u32 | count x 16 bytes of index | messages
 """
@@ -71,12 +71,12 @@ class PartitioningShape(Shape):
 
 
 def pull_partitioning(reader: Reader) -> Partitioning:
-    """Read a partitioning; if only the value does not fit the kind, the status of the DecodeError reports that."""
+    """Read a partitioning; if only the value is invalid for the kind, the DecodeError has a specific status."""
     at = reader.at
     kind = reader.pull_u8("the kind of partitioning")
     value = reader.pull_bytes(reader.pull_u8("the length of partitioning"), "partitioning")
     if kind not in (1, 2, 3):
-        raise DecodeError(f"partitioning is of kind 1, 2 or 3, not {kind}", at)
+        raise DecodeError(f"the kind of partitioning must be 1, 2 or 3, not {kind}", at)
     try:
         return Partitioning(PartitioningKind(kind), value)
     except InvalidInputError as refused:
@@ -88,7 +88,7 @@ def pull_partitioning(reader: Reader) -> Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class PolledMessages(Record):
-    """The reply to a poll; the partition is 0 if a group member has no partition, the newest offset 0 if it is empty."""
+    """The reply to a poll; the partition is 0 if a member has no partition, the newest offset 0 if the partition is empty."""
 
     partition: Annotated[U32, Json("partition_id")]
     current_offset: U64
@@ -96,7 +96,7 @@ class PolledMessages(Record):
     messages: Rest
 
     def head(self) -> bytes:
-        """Return the bytes before the messages, for callers that write both without copying."""
+        """Return the bytes before the messages, so that callers can write both without copying."""
         return _POLLED_HEAD.pack(self.partition, self.current_offset, self.count)
 
     def spell(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class PolledMessages(Record):
         return document
 
     def encode_json(self) -> bytes:
-        """Return the reply as JSON; of headers with the same key only the last is written, since JSON cannot hold repeats."""
+        """Return the reply as JSON with only the last header of each key, because JSON objects cannot repeat keys."""
         return json.encode_polled(decode_polled(self.messages), self.partition, self.current_offset, keep_last=True)
 
     @classmethod
@@ -115,7 +115,7 @@ class PolledMessages(Record):
 
 @dataclass(frozen=True, slots=True)
 class PollMessages(Command[PolledMessages]):
-    """Return messages of a partition, without waiting for new messages."""
+    """Return messages of a partition without waiting for new messages."""
 
     code = Code.POLL_MESSAGES
     reply = one(PolledMessages)
@@ -146,16 +146,16 @@ class PollMessages(Command[PolledMessages]):
         partition, code, value, count, auto_commit = _POLL_NUMBERS.unpack_from(data, begin)
         kind = POLLING_KINDS.get(code)
         if kind is None:
-            raise DecodeError(f"a poll starts at one of 5 kinds of position, not at kind {code}", begin + 4)
+            raise DecodeError(f"the kind of the start position must be 1 to 5, not {code}", begin + 4)
         consumer, stream, topic = poll_targets(data[:begin])
         return cls(consumer, stream, topic, partition, kind, value, count, auto_commit == 1)
 
     @classmethod
     def from_json(cls, path: Mapping[str, str], query: Mapping[str, str], body: Any) -> PollMessages:
-        """Return the command of an HTTP request; a request with a filter is rejected, because it would return every message."""
+        """Decode the command of an HTTP request; reject a filter, which this command would ignore."""
         if "where" in query:
             advice = "Use GET /streams/{stream}/topics/{topic}/partitions/{partition}/messages"
-            raise DecodeError("polls of this route have no filter", 0, where="query.where", advice=advice)
+            raise DecodeError("this route does not support a filter", 0, where="query.where", advice=advice)
         return super(PollMessages, cls).from_json(path, query, body)
 
     @classmethod
@@ -169,7 +169,7 @@ class PollMessages(Command[PolledMessages]):
 
 @dataclass(frozen=True, slots=True)
 class AppendedBatch(Record):
-    """Where a send was appended, for clients of protocol 0.11; other clients receive an empty reply."""
+    """The position of an appended send, for clients of protocol 0.11; other clients receive an empty reply."""
 
     stream_id: U32
     topic_id: U32
@@ -178,13 +178,13 @@ class AppendedBatch(Record):
 
     @property
     def count(self) -> int:
-        """The number of places of one send."""
+        """The number of positions of one send."""
         return 1
 
 
 @dataclass(frozen=True, slots=True)
 class SendMessages(TopicCommand[AppendedBatch]):
-    """Append messages to a partition; `messages` are sent messages, back to back."""
+    """Append messages to a partition; `messages` are contiguous sent messages."""
 
     code = Code.SEND_MESSAGES
     partitioning: Annotated[Partitioning, PartitioningShape()]
@@ -194,7 +194,7 @@ class SendMessages(TopicCommand[AppendedBatch]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> SendMessages:
-        """Return the command of a request, whose messages are a view into the payload; the error names a next-generation send."""
+        """Decode a request, with messages as a view into the payload; the error for a send of a newer version of Iggy says so."""
         view = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
         at, size = 0, len(view)
         for _ in range(3):
@@ -204,14 +204,14 @@ class SendMessages(TopicCommand[AppendedBatch]):
         except DecodeError:
             if _is_later_send(view):
                 raise DecodeError(
-                    LATER_GENERATION, 0, advice="Use SDK 0.11 (apache-iggy 0.9.0), or one before 0.7 (iggy-py)"
+                    LATER_GENERATION, 0, advice="Use SDK 0.11 (apache-iggy 0.9.0), or an SDK before 0.7 (iggy-py)"
                 ) from None
             raise
         return cls(stream, topic, partitioning, view[at:])
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return 0: the messages extend to the end of a request."""
+        """Return 0, because the messages extend to the end of a request."""
         return 0
 
     def validate(self) -> None:
@@ -239,7 +239,7 @@ class SendMessages(TopicCommand[AppendedBatch]):
 
 
 class FsyncShape(FlagShape):
-    """A flag that a URL can also contain as `fsync=true`, as Iggy's own client does."""
+    """A flag that a URL can also contain as `fsync=true`, as in Iggy's client."""
 
     def from_url_text(self, text: str, where: str) -> bool:
         return super().from_url_text(text.removeprefix("fsync="), where)
@@ -255,7 +255,7 @@ class FlushMessages(TopicCommand[None]):
 
 
 def end_of_poll_targets(data: BytesLike) -> int:
-    """Return where consumer, stream and topic end by their own lengths, or the end of the data if that is first."""
+    """Return the end position of consumer, stream and topic according to their lengths, at most the end of the data."""
     at, size = 1, len(data)  # behind the consumer's kind
     for _ in range(3):
         at += 2 + data[at + 1] if at + 1 < size else size
@@ -264,7 +264,7 @@ def end_of_poll_targets(data: BytesLike) -> int:
 
 @lru_cache(maxsize=4096)
 def poll_targets(data: bytes) -> tuple[ConsumerRef, Identifier, Identifier]:
-    """Return consumer, stream and topic of a poll."""
+    """Decode the consumer, stream and topic of a poll."""
     reader = Reader(data)
     targets = CONSUMER.pull(reader, "consumer"), IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic")
     reader.pull_end("the topic of a poll")
@@ -280,7 +280,7 @@ def _send_targets(data: bytes) -> tuple[Identifier, Identifier, Partitioning]:
 
 
 def _is_later_send(view: memoryview) -> bool:
-    """Return whether a payload begins with the length of its stream, topic, partitioning and count, as in the next generation."""
+    """Return whether a payload begins with the length of stream, topic, partitioning and count, as in newer versions of Iggy."""
     reader = Reader(view)
     try:
         end = 4 + reader.pull_u32("the length of metadata")

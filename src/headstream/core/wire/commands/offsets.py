@@ -1,9 +1,9 @@
-"""Consumer offsets: the progress of a consumer or a group.
+"""Commands for consumer offsets: the progress of a consumer or a group.
 
     consumer   kind u8 | identifier
     offset     partition u32 | current_offset u64 | stored_offset u64
 
-A stored offset is the offset of the last processed message. Over HTTP there are only single consumers, no groups.
+A stored offset is the offset of the last processed message. HTTP supports only single consumers, not groups.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headstream.errors import DecodeError, InvalidInputError
 
 
 class ConsumerRef(NamedTuple):
-    """A consumer or a group, by number or by name."""
+    """A consumer or a group, given by number or by name."""
 
     kind: ConsumerKind
     id: Identifier
@@ -37,7 +37,7 @@ class ConsumerShape(Shape):
         at = reader.at
         kind = reader.pull_u8(f"the kind of {what}")
         if kind not in (1, 2):
-            raise DecodeError(f"a consumer is of kind 1, or 2 for a group, not {kind}", at)
+            raise DecodeError(f"the kind must be 1 (consumer) or 2 (group), not {kind}", at)
         return ConsumerRef(ConsumerKind(kind), IDENTIFIER.pull(reader, what))
 
     def to_json_value(self, value: ConsumerRef) -> str:
@@ -45,7 +45,7 @@ class ConsumerShape(Shape):
 
     def to_url_text(self, value: ConsumerRef) -> str:
         if value.kind != ConsumerKind.CONSUMER:
-            raise InvalidInputError("this command has no groups over HTTP", where=str(value.id), advice="Connect over TCP")
+            raise InvalidInputError("this command supports no groups over HTTP", where=str(value.id), advice="Connect over TCP")
         return IDENTIFIER.to_url_text(value.id)
 
     def from_json_value(self, json_value: Any, where: str) -> ConsumerRef:

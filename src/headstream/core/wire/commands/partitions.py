@@ -1,4 +1,4 @@
-"""Partitions and segments of a topic."""
+"""Commands for partitions and segments of a topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headstream.core.wire.statuses import Status
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions(TopicCommand[None]):
-    """Add partitions at the end."""
+    """Add partitions to the end of a topic."""
 
     code = Code.CREATE_PARTITIONS
     partitions_count: U32
@@ -24,7 +24,7 @@ class CreatePartitions(TopicCommand[None]):
 
 @dataclass(frozen=True, slots=True)
 class DeletePartitions(TopicCommand[None]):
-    """Delete the highest numbered partitions."""
+    """Delete the highest-numbered partitions of a topic."""
 
     code = Code.DELETE_PARTITIONS
     partitions_count: U32

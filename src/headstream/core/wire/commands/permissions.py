@@ -1,9 +1,9 @@
-"""Permissions on the wire; every right is one byte, true if it is exactly 1.
+"""The encoding of permissions. Every right is one byte, which is true if it is exactly 1.
 
     permissions  10 rights | has_streams u8 | (stream u32 | 6 rights | has_topics u8 | topics | another_follows u8)*
     topics       (topic u32 | 4 rights | another_follows u8)*
 
-An empty map is encoded like an absent map. In JSON the maps are objects keyed by the number as a text.
+An empty map is encoded like an absent map. In JSON the maps are objects whose keys are the numbers as strings.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TopicPermissions(Record):
 
 @dataclass(frozen=True, slots=True)
 class StreamPermissions(Record):
-    """Rights for one stream, and for its topics by their number."""
+    """Rights for one stream, and for its topics by number."""
 
     manage_stream: Flag = False
     read_stream: Flag = False
@@ -63,12 +63,12 @@ class StreamPermissions(Record):
     topics: Mapping[int, TopicPermissions] = field(default_factory=dict)
 
     def spell(self) -> dict[str, Any]:
-        """Return them as a JSON object."""
+        """Return the permissions as a JSON object."""
         return Record.spell(self) | {"topics": _map_to_json(self.topics)}
 
     @classmethod
     def read(cls, spelled: Any, where: str) -> StreamPermissions:
-        """Return the rights of a JSON object."""
+        """Decode the rights from a JSON object."""
         if not isinstance(spelled, dict):
             raise invalid_value(spelled, "an object", where)
         rights = {
@@ -83,14 +83,14 @@ class Permissions(Record):
 
     Args:
         everywhere: Rights for everything on the server.
-        streams: Rights for streams by their number.
+        streams: Rights for streams by number.
     """
 
     everywhere: GlobalPermissions = GlobalPermissions()
     streams: Mapping[int, StreamPermissions] = field(default_factory=dict)
 
     def push(self, writer: Writer) -> None:
-        """Write them."""
+        """Write the permissions."""
         self.everywhere.push(writer)
         writer.push_u8(bool(self.streams))
         for left, (stream, rights) in _count_down(self.streams):
@@ -105,7 +105,7 @@ class Permissions(Record):
 
     @classmethod
     def pull(cls, reader: Reader) -> Permissions:
-        """Read them; of a repeated stream or topic the last occurrence counts."""
+        """Read permissions; if a stream or topic is repeated, the last occurrence is used."""
         everywhere = GlobalPermissions.pull(reader)
         streams: dict[int, StreamPermissions] = {}
         more = reader.pull_u8("whether there are streams") == 1
@@ -123,12 +123,12 @@ class Permissions(Record):
         return cls(everywhere, streams)
 
     def spell(self) -> dict[str, Any]:
-        """Return them as a JSON object."""
+        """Return the permissions as a JSON object."""
         return {"global": self.everywhere.spell(), "streams": _map_to_json(self.streams)}
 
     @classmethod
     def read(cls, spelled: Any, where: str) -> Permissions:
-        """Return the permissions of a JSON object."""
+        """Decode permissions from a JSON object."""
         if not isinstance(spelled, dict):
             raise invalid_value(spelled, "an object", where)
         everywhere = GlobalPermissions.read(spelled.get("global"), f"{where}.global")
@@ -136,7 +136,7 @@ class Permissions(Record):
 
 
 class SizedPermissions(Shape):
-    """size u32 | permissions; bytes after the permissions, within the size, are ignored."""
+    """size u32 | permissions. Bytes within the size after the permissions are ignored."""
 
     def push(self, writer: Writer, value: Permissions) -> None:
         inner = Writer()
@@ -156,7 +156,7 @@ class SizedPermissions(Shape):
 
 
 class UserPermissions(Shape):
-    """The permissions after a user: 1 u8 | size u32 | permissions, or 0 u32 if there are none."""
+    """The permissions after a user: 1 u8 | size u32 | permissions, or 0 u32 if there are no permissions."""
 
     is_optional = True
     _SIZED: Final = SizedPermissions()
@@ -170,11 +170,11 @@ class UserPermissions(Shape):
 
     def pull(self, reader: Reader, what: str) -> Permissions | None:
         at = reader.at
-        has = reader.pull_u8(f"whether there are {what}")
+        has = reader.pull_u8(f"the presence flag of {what}")
         if has == 1:
             return self._SIZED.pull(reader, what)
         if has or reader.pull_bytes(3, what) != b"\0\0\0":
-            raise DecodeError(f"no {what} are four bytes of 0", at)
+            raise DecodeError(f"missing {what} must be encoded as four bytes of 0", at)
         return None
 
     def to_json_value(self, value: Permissions | None) -> Any:

@@ -1,4 +1,4 @@
-"""Login and logout.
+"""Commands for login and logout.
 
     login   username text8 | password text8 | [version text32 | context text32]
 
@@ -23,7 +23,7 @@ _VERSION: Final = re.compile(r"0\.(\d{1,6})\.")
 
 
 class TrailingShape(Shape):
-    """A text that can be missing at the end."""
+    """A string at the end of a command that can be missing."""
 
     is_optional = True
 
@@ -43,7 +43,7 @@ Trailing: TypeAlias = Annotated[str | None, TrailingShape()]
 
 
 class OnlyJsonShape(Shape):
-    """A record that exists in JSON only."""
+    """A record that exists only in JSON."""
 
     is_optional = True
 
@@ -70,7 +70,7 @@ class AccessToken(Record):
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn(Record):
-    """The logged-in user; over HTTP with a token, over TCP without."""
+    """The logged-in user; a token is returned over HTTP, but not over TCP."""
 
     user_id: U32
     access_token: Annotated[AccessToken | None, OnlyJsonShape()] = None
@@ -78,14 +78,14 @@ class LoggedIn(Record):
 
 @dataclass(frozen=True, slots=True)
 class Ping(Command[None]):
-    """Do nothing: a keep-alive of the connection."""
+    """Keep the connection alive."""
 
     code = Code.PING
 
 
 @dataclass(frozen=True, slots=True)
 class Login(Command[LoggedIn]):
-    """Log in by name and password."""
+    """Log in with a name and password."""
 
     code = Code.LOGIN
     reply = one(LoggedIn)
@@ -101,15 +101,15 @@ class Login(Command[LoggedIn]):
 
     @property
     def is_of_later_generation(self) -> bool:
-        """Whether the client's SDK is 0.7 or later of Iggy's, whose messages have another format.
+        """Whether the client uses Iggy's SDK 0.7 or later, whose messages have another format.
 
-        Only versions 0.x: SDKs in other languages have other version numbers.
+        Only versions 0.x are considered, because SDKs in other languages have other version numbers.
         """
         return self._sdk_minor >= 7
 
     @property
     def is_of_today(self) -> bool:
-        """Whether the client's SDK is 0.11 or later of Iggy's; such a client sends its version in JSON only."""
+        """Whether the client uses Iggy's SDK 0.11 or later; such a client sends its version only in JSON."""
         return self._sdk_minor >= 11
 
     @property
@@ -118,9 +118,9 @@ class Login(Command[LoggedIn]):
         return 0 if found is None or self.is_extended else int(found[1])
 
     def validate(self) -> None:
-        """Check name, password and the client's generation.
+        """Check the name, the password and the client's version.
 
-        A client of the next generation is rejected here, because its polls would find no messages.
+        A client of a newer version with another message format is rejected here, because its polls would find no messages.
         """
         check_username(self.username)
         check_password(self.password)

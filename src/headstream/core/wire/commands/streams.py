@@ -18,7 +18,7 @@ from headstream.core.wire.statuses import Status
 
 @dataclass(frozen=True, slots=True)
 class Stream(Record):
-    """One stream; times in microseconds since 1970 UTC."""
+    """One stream; times are in microseconds since 1970 UTC."""
 
     id: U32
     created_us: Annotated[U64, Json("created_at")]
@@ -30,7 +30,7 @@ class Stream(Record):
 
 @dataclass(frozen=True, slots=True)
 class StreamDetails(Stream):
-    """One stream with its topics, up to the end of the bytes."""
+    """One stream with its topics, which extend to the end of the bytes."""
 
     topics: Annotated[tuple[Topic, ...], Records(Topic)] = ()
 
@@ -54,7 +54,7 @@ class ListStreams(Command[tuple[Stream, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CreateStream(Command[StreamDetails]):
-    """Create a stream; with id 0 the server chooses the id."""
+    """Create a stream; if the id is 0, the server chooses an id."""
 
     code = Code.CREATE_STREAM
     reply = one(StreamDetails)

@@ -44,7 +44,7 @@ class TransportKind(enum.IntEnum):
 
 
 class SnapshotCompression(enum.IntEnum):
-    """The compression of the entries of a snapshot."""
+    """The compression of a snapshot's entries."""
 
     STORED = 1
     DEFLATED = 2
@@ -90,7 +90,7 @@ class TypesShape(Shape):
 
 
 class _Bytes(Shape):
-    """A file's bytes, the same in every transport."""
+    """The bytes of a file, which are the same in every transport."""
 
     def push(self, writer: Writer, value: BytesLike) -> None:
         writer.push_bytes(value)
@@ -149,7 +149,7 @@ class CacheMetrics(Record):
 
 
 class CachesShape(Records):
-    """count u32 | metrics ...; in JSON an object keyed by `stream-topic-partition`."""
+    """count u32 | metrics ...; in JSON an object with the keys `stream-topic-partition`."""
 
     def to_json_value(self, value: Any) -> Any:
         json_value = [metrics.spell() for metrics in value]
@@ -173,7 +173,7 @@ class CachesShape(Records):
 
 @dataclass(frozen=True, slots=True)
 class Stats(Record):
-    """The statistics of a server; times in microseconds, cpu in percent."""
+    """The statistics of a server; times are in microseconds, CPU usage in percent."""
 
     process_id: U32
     cpu_usage: F32
@@ -207,7 +207,7 @@ class Stats(Record):
 
     @classmethod
     def pull(cls, reader: Reader) -> Stats:
-        """Read them; older servers omit the last three fields."""
+        """Read statistics; older servers omit the last three fields."""
         values = []
         for field in fields_of(cls):
             if field.name in ("server_version", "server_semver", "caches") and not reader.remaining:
@@ -253,7 +253,7 @@ class _Port(Unsigned):
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode(Record):
-    """A server; a port is 0 for a transport that it does not have."""
+    """A server; the port of a transport that the server does not offer is 0."""
 
     name: Text32
     ip: Text32
@@ -265,14 +265,14 @@ class ClusterNode(Record):
     status: U8 = 0
 
     def spell(self) -> dict[str, Any]:
-        """Return it as a JSON object, as the leader of one healthy server."""
+        """Return the server as a JSON object, as the healthy leader of a cluster of one server."""
         ports = {name: getattr(self, f"{name}_port") for name in ("tcp", "quic", "http", "websocket")}
         return {"name": self.name, "ip": self.ip, "endpoints": ports, "role": "leader", "status": "healthy"}
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster(Record):
-    """The servers of a cluster: always one server, its leader (role 0), healthy (status 0)."""
+    """The servers of a cluster: always one server, which is the leader (role 0) and healthy (status 0)."""
 
     name: Text32
     nodes: Annotated[tuple[ClusterNode, ...], Records(ClusterNode, is_counted=True)]
@@ -310,7 +310,7 @@ class DefaultShape(Shape):
 
 @dataclass(frozen=True, slots=True)
 class OptionDescription(Record):
-    """An option: its kind is the kind of its canonical value, as is the default's; an empty default is the server's setting."""
+    """An option. Its kind is the kind of the canonical value and of the default; an empty default means the server's setting."""
 
     key: Text8
     kind: Annotated[HeaderKind, TextCode(HeaderKind)]
@@ -320,7 +320,7 @@ class OptionDescription(Record):
 
 @dataclass(frozen=True, slots=True)
 class DescribeOptions(Command[tuple[OptionDescription, ...]]):
-    """Return the options that topics, streams or users can be created with."""
+    """Return the options with which topics, streams or users can be created."""
 
     code = Code.DESCRIBE_OPTIONS
     reply = Records(OptionDescription, is_counted=True)

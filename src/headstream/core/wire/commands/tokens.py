@@ -1,6 +1,6 @@
-"""Personal access tokens: a program's login in place of a password.
+"""Commands for personal access tokens, with which programs log in instead of a password.
 
-token   name text8 | expires_at u64 (microseconds since 1970 UTC, 0: does not expire)
+token   name text8 | expires_at u64 (microseconds since 1970 UTC; 0 if the token does not expire)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _check_name(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Token(Record):
-    """A token's name and its expiry, 0 if it does not expire."""
+    """A token's name and expiry time; 0 if the token does not expire."""
 
     name: Text8
     expires_us: Annotated[AbsentU64, Json("expiry_at")]
@@ -36,7 +36,7 @@ class Token(Record):
 
 @dataclass(frozen=True, slots=True)
 class RawToken(Record):
-    """The token itself, returned only when it is created."""
+    """The secret of a token, which is returned only when the token is created."""
 
     token: Text8 = field(repr=False)
 
@@ -51,9 +51,9 @@ class ListTokens(Command[tuple[Token, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CreateToken(Command[RawToken]):
-    """Create a token; `expiry` in microseconds from now, SERVER_DEFAULT or NEVER.
+    """Create a token. `expiry` is in microseconds from now, or SERVER_DEFAULT or NEVER.
 
-    The Node and C# clients of existing servers send a number of 4 bytes: seconds, 0 for never.
+    The Node and C# clients of existing servers send seconds in 4 bytes; 0 means that the token does not expire.
     """
 
     code = Code.CREATE_TOKEN
@@ -63,7 +63,7 @@ class CreateToken(Command[RawToken]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> CreateToken:
-        """Return the command of a request, whose expiry has 8 bytes or 4."""
+        """Decode a request, whose expiry has 8 or 4 bytes."""
         reader = Reader(payload)
         name = reader.pull_text8("name")
         if reader.end - reader.at != _SECONDS_BYTES:
@@ -94,7 +94,7 @@ class DeleteToken(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class LoginWithToken(Command[LoggedIn]):
-    """Log in with a token; existing clients send neither version nor context."""
+    """Log in with a token. Existing clients send neither version nor context."""
 
     code = Code.LOGIN_WITH_TOKEN
     reply = one(LoggedIn)

@@ -1,4 +1,4 @@
-"""Topics, and the older layouts of their creation.
+"""Commands for topics, and the older layouts of the commands that create and update topics.
 
     topic      id u32 | created_at u64 | partitions_count u32 | message_expiry u64 | compression u8 | max_size u64
                | replication_factor u8 | size u64 | messages_count u64 | name text8
@@ -7,8 +7,8 @@
     create     stream | id u32 | partitions_count u32 | compression u8 | expiry u64 | max_size u64 | replication u8 | name text8
     update     stream | topic | compression u8 | expiry u64 | max_size u64 | replication u8 | name text8
 
-Older clients: until 2024-07 the expiry is u32 seconds (0: none), until 2024-03-31 there is no compression, until 2024-01-15
-neither max size nor replication. The length of a creation selects the layout, since its name must end where the payload does.
+Layouts of older clients: until 2024-07 the expiry is u32 seconds (0: no expiry); until 2024-03-31 there is no compression; until
+2024-01-15 there is neither max size nor replication. The layout is the one in which the name ends at the end of the payload.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ NEVER: Final = (1 << 64) - 1
 
 
 class Compression(enum.IntEnum):
-    """Stored and returned; the server does not compress."""
+    """The compression of a topic, which is stored and returned; the server does not compress messages."""
 
     NONE = 1
     GZIP = 2
 
 
 class Generation(enum.IntEnum):
-    """The layouts of a topic's creation, by SDK version; the value is the number of bytes before the name."""
+    """The layouts of CreateTopic by SDK version; the value is the number of bytes before the name."""
 
     BEFORE_0_2_0 = 13
     BEFORE_0_2_18 = 22
@@ -51,7 +51,7 @@ class Generation(enum.IntEnum):
 
 
 class ReplicationShape(Unsigned):
-    """A count of copies; JSON can omit it, but 0 is invalid there."""
+    """A number of replicas; JSON can omit it, but must not contain 0."""
 
     is_optional = True
 
@@ -77,7 +77,7 @@ _CODE: Final = TextCode(Compression, any_case=True)
 
 @dataclass(frozen=True, slots=True)
 class Topic(Record):
-    """One topic; times and expiry in microseconds, sizes in bytes."""
+    """One topic; times and expiry are in microseconds, sizes in bytes."""
 
     id: U32
     created_us: Annotated[U64, Json("created_at")]
@@ -105,7 +105,7 @@ class PartitionInfo(Record):
 
 @dataclass(frozen=True, slots=True)
 class TopicDetails(Topic):
-    """One topic with its partitions, up to the end of the bytes."""
+    """One topic with its partitions, which extend to the end of the bytes."""
 
     partitions: Annotated[tuple[PartitionInfo, ...], Records(PartitionInfo)] = ()
 
@@ -129,9 +129,9 @@ class ListTopics(Command[tuple[Topic, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Command[TopicDetails]):
-    """Create a topic; with id 0 the server chooses the id; expiry and size can be SERVER_DEFAULT or NEVER.
+    """Create a topic. If the id is 0, the server chooses an id; expiry and size can be SERVER_DEFAULT or NEVER.
 
-    The generation selects the byte layout; the values mean the same in each.
+    The generation selects the byte layout; the meaning of the values is the same in all layouts.
     """
 
     code = Code.CREATE_TOPIC
@@ -166,9 +166,9 @@ class CreateTopic(Command[TopicDetails]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> CreateTopic:
-        """Return the command of a request of any generation: the newest layout whose name ends where the payload does.
+        """Decode a request of any generation, with the newest layout in which the name ends at the end of the payload.
 
-        If none does, the newest generation is assumed, and the bytes after the name are ignored.
+        If there is no such layout, the newest generation is assumed, and the bytes after the name are ignored.
         """
         reader = Reader(payload)
         stream = fields_of(cls)[0].shape.pull(reader, "stream")
@@ -217,10 +217,10 @@ class DeleteTopic(TopicCommand[None]):
 
 
 class _UpdateLayout(NamedTuple):
-    """A layout of a topic's change, between the topic and the name.
+    """The layout of an UpdateTopic between the topic and the name.
 
     Args:
-        expiry_bytes: 8 for microseconds, 4 for seconds.
+        expiry_bytes: Width of the expiry: 8 bytes for microseconds, 4 bytes for seconds.
     """
 
     size_bytes: int
@@ -240,9 +240,9 @@ _UPDATE_LAYOUTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class UpdateTopic(TopicCommand[None]):
-    """Change the name and the settings of a topic; None, which only protocol 0.11 can express, leaves a setting unchanged.
+    """Change the name and the settings of a topic. None leaves a setting unchanged; only protocol 0.11 can send None.
 
-    Some clients of existing servers send an older layout: it is read, but never written.
+    Some clients of existing servers send an older layout, which is read but never written.
     """
 
     code = Code.UPDATE_TOPIC
@@ -254,7 +254,7 @@ class UpdateTopic(TopicCommand[None]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> UpdateTopic:
-        """Return the command of a request: in the present layout, or an older one whose name ends where the payload does."""
+        """Decode a request in the current layout, or in an older layout in which the name ends at the end of the payload."""
         try:
             return cls.pull(Reader(payload))
         except DecodeError:
@@ -275,7 +275,7 @@ class UpdateTopic(TopicCommand[None]):
 
     @classmethod
     def count_surplus(cls, payload: BytesLike) -> int:
-        """Return the number of bytes after the name of a request of the present layout; 0 for older layouts."""
+        """Return the number of bytes after the name of a request in the current layout; 0 for older layouts."""
         reader = Reader(payload)
         try:
             cls.pull(reader)
@@ -296,7 +296,7 @@ class PurgeTopic(TopicCommand[None]):
 
 
 def _find_update_layout(payload: BytesLike) -> _UpdateLayout | None:
-    """Return the newest layout whose name ends where the payload does, or None."""
+    """Return the newest layout in which the name ends at the end of the payload, or None."""
     reader = Reader(payload)
     for field in fields_of(UpdateTopic)[:2]:
         field.shape.pull(reader, field.name)
@@ -311,7 +311,7 @@ def _to_seconds(expiry_us: int) -> int:
     if expiry_us == NEVER:
         return 0
     if expiry_us % 1_000_000 or not expiry_us:
-        raise InvalidInputError(f"an expiry of {expiry_us} us is not a whole number of seconds, which old clients need")
+        raise InvalidInputError(f"an expiry of {expiry_us} us is not a whole number of seconds, as old clients require")
     return expiry_us // 1_000_000
 
 

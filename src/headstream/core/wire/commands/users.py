@@ -1,4 +1,4 @@
-"""Users and their passwords.
+"""Commands for users and their passwords.
 
 user   id u32 | created_at u64 | status u8 | name text8
 """
@@ -29,19 +29,19 @@ _STATUS: Final = TextCode(UserStatus)
 
 
 class _LenientOptional(OptionalShape):
-    """One byte, and a value if it is exactly 1; None for any other byte."""
+    """One byte, followed by a value if the byte is exactly 1; None for any other byte."""
 
     def pull(self, reader: Reader, what: str) -> Any:
-        return self.shape.pull(reader, what) if reader.pull_u8(f"whether there is {what}") == 1 else None
+        return self.shape.pull(reader, what) if reader.pull_u8(f"the presence flag of {what}") == 1 else None
 
 
 def check_username(username: str) -> None:
-    """Reject an invalid user name."""
+    """Raise an error if a user name is invalid."""
     check_bytes(username, 3, 50, Status.INVALID_USERNAME, "a user's name")
 
 
 def check_password(password: str) -> None:
-    """Reject an invalid password."""
+    """Raise an error if a password is invalid."""
     check_bytes(password, 3, 100, Status.INVALID_PASSWORD, "a password")
 
 
@@ -57,7 +57,7 @@ class User(Record):
 
 @dataclass(frozen=True, slots=True)
 class UserDetails(User):
-    """One user and its permissions; None means no permissions beyond every user's."""
+    """One user and its permissions; None means that the user has only the permissions that every user has."""
 
     permissions: Annotated[Permissions | None, UserPermissions()] = None
 
@@ -105,7 +105,7 @@ class DeleteUser(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class UpdateUser(Command[None]):
-    """Change a user's name or status; None leaves it unchanged."""
+    """Change a user's name or status; None leaves a value unchanged."""
 
     code = Code.UPDATE_USER
     user: UserId
@@ -119,7 +119,7 @@ class UpdateUser(Command[None]):
 
 @dataclass(frozen=True, slots=True)
 class UpdatePermissions(Command[None]):
-    """Replace the permissions of a user; None removes all."""
+    """Replace the permissions of a user; None removes all permissions."""
 
     code = Code.UPDATE_PERMISSIONS
     user: UserId

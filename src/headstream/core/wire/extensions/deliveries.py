@@ -1,7 +1,7 @@
-"""Deliveries: the unfinished messages of a group in a partition, and their steps; see core/model/deliveries.py.
+"""Commands for deliveries, the unfinished messages of a group in a partition; see core/model/deliveries.py.
 
-A step can be repeated without effect. A poisoned message is copied into the dead-letter topic once, which needs the right to send
-there; then the group's offset passes it.
+Repeating a step has no effect. A poisoned message is copied to the dead-letter topic once, which requires the right to send to
+this topic. Then the message is done for the group.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_CHANGES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange(Record):
-    """Offsets from the first, inclusive, to the last, exclusive."""
+    """A half-open range of offsets."""
 
     from_offset: U64
     until_offset: U64
@@ -32,7 +32,7 @@ class OffsetRange(Record):
 
 @dataclass(frozen=True, slots=True)
 class OpenDelivery(Record):
-    """A message that a group has not finished, with the members of model.deliveries.Delivery."""
+    """An unfinished message of a group, with the members of model.deliveries.Delivery."""
 
     offset: U64
     failures: U32
@@ -82,7 +82,7 @@ class ChangedDelivery(Record):
 
 @dataclass(frozen=True, slots=True)
 class SettledDeliveries(Record):
-    """The generation of a group and its remaining pause, as model.deliveries.Settled."""
+    """The generation of a group and its remaining pause, as in model.deliveries.Settled."""
 
     generation: U64
     paused_us: TrailingU64 = 0
@@ -90,17 +90,17 @@ class SettledDeliveries(Record):
 
 @dataclass(frozen=True, slots=True)
 class SettleDeliveries(GroupCommand[SettledDeliveries]):
-    """Record steps of messages of a group, and commit the offset of the first unfinished message.
+    """Record steps of a group's messages, and commit the offset of the first unfinished message.
 
     Args:
         frontier: One past the last message that the group has begun.
-        member_id: The member that owns the partition; None for a consumer outside of a group.
+        member_id: The member that owns the partition; None for a consumer without a group.
         partition_generation: The generation of the partition that was polled, or None.
         dead_letter: `stream/topic` for poisoned messages, or empty.
-        succeeded: Number of attempts that have succeeded since its last report, for pauses.
-        pause_failures: This number of failures among
-        pause_attempts: this number of last attempts pauses the group
-        pause_us: for this long; 0 never pauses it.
+        succeeded: Number of successful attempts since the last request, counted for pauses.
+        pause_failures: Number of failures among the last `pause_attempts` attempts that pauses the group.
+        pause_attempts: Number of last attempts that are evaluated.
+        pause_us: Length of the pause, microseconds; 0 disables pauses.
     """
 
     code = Code.SETTLE_DELIVERIES
@@ -132,7 +132,7 @@ class SettleDeliveries(GroupCommand[SettledDeliveries]):
 
 
 class _Pausing(Protocol):
-    """The fields of a command with the rule for pausing a group."""
+    """The fields of a command that define the rule for pausing a group."""
 
     @property
     def pause_failures(self) -> int: ...

@@ -1,4 +1,4 @@
-"""Delivery views: the unfinished messages of a group, as shown to users; see core/model/delivery_views.py."""
+"""Commands for the unfinished messages of a group as shown to users; see core/model/delivery_views.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PartitionCounts(Record):
 
 @dataclass(frozen=True, slots=True)
 class GroupCounts(Record):
-    """The unfinished messages of a group, counted, and its pause, with the members of model.pauses.GroupPause."""
+    """The counts of a group's unfinished messages, and the group's pause with the members of model.pauses.GroupPause."""
 
     now_us: U64
     paused_until_us: U64
@@ -41,13 +41,13 @@ class GroupCounts(Record):
 
 
 def encode_counts(found: GroupDeliveries) -> GroupCounts:
-    """Return a group's unfinished messages as a reply."""
+    """Return the counts of a group's unfinished messages as a reply."""
     return GroupCounts(found.now_us, *found.pause, tuple(PartitionCounts.of(each) for each in found.partitions))
 
 
 @dataclass(frozen=True, slots=True)
 class GetGroupDeliveries(GroupCommand[GroupCounts]):
-    """Return the counts of a group's unfinished messages, and whether it is paused."""
+    """Return the counts of a group's unfinished messages, and whether the group is paused."""
 
     code = Code.GET_GROUP_DELIVERIES
     reply = one(GroupCounts)
@@ -55,7 +55,7 @@ class GetGroupDeliveries(GroupCommand[GroupCounts]):
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt(Record):
-    """An attempt that failed, with the members of model.deliveries.Attempt."""
+    """A failed attempt, with the members of model.deliveries.Attempt."""
 
     number: U32
     ended_us: U64
@@ -66,7 +66,7 @@ class FailedAttempt(Record):
 
 @dataclass(frozen=True, slots=True)
 class ToldMessage(Record):
-    """History of a message in a group, with the members of model.delivery_views.MessageStory."""
+    """The history of a message in a group, with the members of model.delivery_views.MessageStory."""
 
     partition: U32
     offset: U64
@@ -87,7 +87,7 @@ class ToldMessage(Record):
 
 @dataclass(frozen=True, slots=True)
 class GetDelivery(GroupCommand[ToldMessage]):
-    """Return the delivery history of a message in a group, as far as its journal knows."""
+    """Return the delivery history of a message in a group, as far as the group's journal retains it."""
 
     code = Code.GET_DELIVERY
     reply = one(ToldMessage)

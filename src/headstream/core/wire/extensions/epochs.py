@@ -1,8 +1,8 @@
-"""Atomic appends: batches that the server stages until they are committed, all together and exactly once.
+"""Commands for atomic appends: the server stages batches until they are committed, all together and exactly once.
 
-Parallel writers stage their batches, each under a separate part, and pass the receipts to the writer that commits the epoch.
-An epoch of a writer is committed once: committing it again has no effect, and an earlier epoch is rejected (4). A writer
-belongs to the user who first staged or committed for it; other users are rejected (41).
+Parallel writers stage their batches under separate parts, and pass the receipts to the process that commits the epoch. An epoch
+of a writer is committed once: committing it again has no effect, and an earlier epoch is rejected (status 4). A writer belongs to
+the user who first staged or committed a batch for it; other users are rejected (status 41).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def _check_writer(writer: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StagedBatch(Record):
-    """The receipt of a staged batch, an argument of the commit.
+    """The receipt for a staged batch, which is an argument of the commit.
 
     Args:
-        part: The part of the batch; the batches of a part are stored in the order of their receipts.
+        part: Name of the batch's part. The batches of a part are stored in the order of their receipts.
         topic: `stream/topic`.
         crc32c: The CRC-32C of the batch.
     """
@@ -46,7 +46,7 @@ class StageBatch(Command[StagedBatch]):
     """Stage a batch; the last batch of a part syncs the part.
 
     Args:
-        position: The bytes of the part's earlier batches: a repeated batch replaces itself.
+        position: Total size of the earlier batches of the part, so that a repeated batch replaces itself.
     """
 
     code = Code.STAGE_BATCH
@@ -78,7 +78,7 @@ class CommittedEpoch(Record):
 
 @dataclass(frozen=True, slots=True)
 class CommitEpoch(Command[CommittedEpoch]):
-    """Append all batches of an epoch; nothing if the epoch is already committed."""
+    """Append all batches of an epoch; no effect if the epoch is already committed."""
 
     code = Code.COMMIT_EPOCH
     reply = one(CommittedEpoch)

@@ -1,4 +1,4 @@
-"""Filters: polls that return only the messages that match a condition.
+"""Commands that poll only the messages that match a filter.
 
 filtered   partition u32 | end_offset u64 | next_offset u64 | generation u64 | scanned_count u64 | failed_count u64
            | count u32 | stored messages
@@ -21,7 +21,7 @@ from headstream.core.wire.statuses import Status
 
 
 class FailurePolicy(enum.IntEnum):
-    """Policy for a message that a filter cannot be applied to."""
+    """The handling of a message to which a filter cannot be applied."""
 
     SKIP = 0
     DELIVER = 1
@@ -30,14 +30,14 @@ class FailurePolicy(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FilteredMessages(Record):
-    """The reply to a filter: the messages that match, and how far the partition was examined.
+    """The reply to FilterMessages: the matching messages, and the offset up to which the partition was examined.
 
     Args:
-        partition: The partition that was read.
-        end_offset: One past its newest offset.
-        next_offset: The offset to continue from; the partition is examined up to there, even if no message matches.
-        generation: Distinguishes the partition from one of the same name before a purge or a deletion.
-        scanned_count: The number of messages that were examined, or skipped with their segment.
+        partition: Number of the partition that was read.
+        end_offset: One past the newest offset of the partition.
+        next_offset: The offset to poll next; earlier messages have been examined, even if no message matches.
+        generation: Distinguishes the partition from partitions of the same name before a purge or deletion.
+        scanned_count: Number of messages that were examined or skipped with their segment.
         failed_count: Number of messages to which the filter could not be applied.
     """
 
@@ -53,14 +53,14 @@ class FilteredMessages(Record):
 
 @dataclass(frozen=True, slots=True)
 class FilterMessages(TopicCommand[FilteredMessages]):
-    """Return messages of a partition that match a filter, without waiting; one request examines a bounded part of it.
+    """Return messages of a partition that match a filter, without waiting; one request examines a limited number of messages.
 
     Args:
-        kind: The kind of the start position: not `last`.
+        kind: The kind of the start position; must not be `last`.
         value: The offset or time of the start position.
-        size_bytes: The maximum bytes of messages; 0 leaves it to the server. At least one message is always returned.
-        states: The states to examine; empty for the available messages.
-        consumer: The consumer or group, needed for `next` and for auto_commit.
+        size_bytes: Maximum size of the messages; 0 uses the server's limit. At least one matching message is returned.
+        states: The states of the messages to examine; empty for available messages only.
+        consumer: The consumer or group; required for `next` and for auto_commit.
         until_offset: One past the last offset to examine; 0 for the partition's end. Older servers examine up to the end.
     """
 
@@ -90,7 +90,7 @@ class FilterMessages(TopicCommand[FilteredMessages]):
 
 @dataclass(frozen=True, slots=True)
 class CountedSegments(Record):
-    """Sizes of a topic and of the part that a filter skips, with the members of model.polling.SegmentCounts."""
+    """Counts of a topic's segments that a filter reads and skips, with the members of model.polling.SegmentCounts."""
 
     segments_count: U64
     skipped_count: U64
@@ -100,7 +100,7 @@ class CountedSegments(Record):
 
 @dataclass(frozen=True, slots=True)
 class CountSegments(TopicCommand[CountedSegments]):
-    """Return the number of a topic's segments that a filter skips, by their times and the summaries of their headers."""
+    """Return the counts of a topic's segments that a filter reads, and skips by their times and header summaries."""
 
     code = Code.COUNT_SEGMENTS
     reply = one(CountedSegments)

@@ -1,5 +1,6 @@
-"""Groups whose members keep their partitions while other members join and leave, lags of groups, and offsets of many partitions
-at once. An offset committed here is the offset of the next message, not of the last processed message.
+"""Commands for groups with sticky partition assignments, lags of groups, and offsets of several partitions.
+
+An offset committed with these commands is the offset of the next message, not of the last processed message.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class MemberLag(Record):
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag(Record):
-    """The progress of a group in a partition, with the members of core/model/groups.py."""
+    """The progress of a group in a partition, with members as in core/model/groups.py."""
 
     number: U32
     committed: MaybeU64
@@ -42,7 +43,7 @@ class PartitionLag(Record):
 
 @dataclass(frozen=True, slots=True)
 class GroupLag(Record):
-    """One group, with the members of core/model/groups.py."""
+    """One group, with members as in core/model/groups.py."""
 
     name: Text32
     generation: U64
@@ -79,7 +80,7 @@ class ListGroupLags(TopicCommand[tuple[GroupLag, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class SeekGroup(GroupCommand[GroupLag]):
-    """Set the next offsets of a group without members, by partition."""
+    """Set the next offsets, by partition, of a group that has no members."""
 
     code = Code.SEEK_GROUP
     reply = one(GroupLag)
@@ -95,9 +96,9 @@ class NewMember(Record):
 
 @dataclass(frozen=True, slots=True)
 class EnterGroup(GroupCommand[NewMember]):
-    """Add a member to a group; it has to report within the session timeout, or it is removed.
+    """Add a member to a group. The member is removed if it does not report within the session timeout.
 
-    A shared member leases messages, as all members of the group do then: it owns no partitions.
+    A shared member leases messages and owns no partitions; then all members of the group must be shared members.
     """
 
     code = Code.ENTER_GROUP
@@ -116,7 +117,7 @@ class ExitGroup(GroupCommand[None]):
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment(Record):
-    """The partitions that a member reads and those to release: number -> generation of the assignment."""
+    """The partitions that a member reads, and the partitions that it must release: number -> generation of the assignment."""
 
     generation: U64
     partitions: ByNumber
@@ -125,7 +126,7 @@ class MemberAssignment(Record):
 
 @dataclass(frozen=True, slots=True)
 class ReportMember(GroupCommand[MemberAssignment]):
-    """Send a heartbeat of a member, with the partitions it releases."""
+    """Send a heartbeat of a member, with the partitions that the member releases."""
 
     code = Code.REPORT_MEMBER
     reply = one(MemberAssignment)
@@ -136,14 +137,14 @@ class ReportMember(GroupCommand[MemberAssignment]):
 
 @dataclass(frozen=True, slots=True)
 class GroupGeneration(Record):
-    """The generation of a group; it grows with every change of the assignment."""
+    """The generation of a group, which grows with every change of assignments."""
 
     generation: U64
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMember(GroupCommand[GroupGeneration]):
-    """Commit the next offsets of a group on behalf of a member, by partition."""
+    """Commit a group's next offsets, by partition, on behalf of a member."""
 
     code = Code.COMMIT_MEMBER
     reply = one(GroupGeneration)
@@ -156,7 +157,7 @@ class CommitMember(GroupCommand[GroupGeneration]):
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets(TopicCommand[None]):
-    """Commit the next offsets of a consumer, by partition; `generations`: of the polled partitions."""
+    """Commit a consumer's next offsets by partition; `generations` are the generations of the polled partitions."""
 
     code = Code.COMMIT_OFFSETS
     consumer: AnyConsumer

@@ -1,6 +1,7 @@
-"""Leases: messages of a group that its workers share, lent to one worker at a time; see core/model/leases.py.
+"""Commands for leases: a message of a shared group is leased to one worker at a time; see core/model/leases.py.
 
-Every step can be repeated without effect. A step whose lease has ended is refused in the reply; all other steps are recorded.
+Repeating a step has no effect. The reply lists steps that were refused because their lease had ended; all other steps are
+recorded.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _MAX_CHANGES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class LeasedOffsets(Record):
-    """Leased messages, and how often each has failed."""
+    """A range of leased messages, and how often these messages have failed."""
 
     from_offset: U64
     until_offset: U64
@@ -42,7 +43,7 @@ class LeasedOffsets(Record):
 
 @dataclass(frozen=True, slots=True)
 class LeasedMessages(Record):
-    """A grant, with the members of model.leases.Grant."""
+    """The reply to LeaseMessages, with the members of model.leases.Grant."""
 
     partition: U32
     partition_generation: U64
@@ -54,21 +55,21 @@ class LeasedMessages(Record):
 
 @dataclass(frozen=True, slots=True)
 class LeaseMessages(GroupCommand[LeasedMessages]):
-    """Lease messages, for a member that shares the group, of the first of the given partitions that has any.
+    """Lease messages to a shared member, from the first of the given partitions that has messages to lease.
 
     Args:
-        token: The lease's id, a random number, chosen by the worker. A repeated request returns the messages that it leased
-            before.
-        lease_us: How long the worker has them, microseconds.
-        starts: Where the group begins in a partition without a committed offset; else the first message.
-        order: `key` or `skip`: whether later messages of a key wait for earlier messages.
-        attempts: Number of attempts after which a message fails permanently when its lease ends; 0 sets no limit.
+        token: The lease's id, a random number that the worker chooses. A request that repeats a token returns the messages leased
+            with this token.
+        lease_us: Duration of the lease, microseconds.
+        starts: Partition -> the offset where the group begins if it has no committed offset; the first message if not specified.
+        order: `key` if later messages of a key wait for earlier messages, otherwise `skip`.
+        attempts: Number of attempts after which a message whose lease ends fails permanently; 0 sets no limit.
         dead_letter: `stream/topic` for messages that fail permanently, or empty.
-        partitions: Partitions to try, in this order; empty tries all.
-        deferred: Offsets of deferred messages of the only partition that are asked for.
-        pause_failures: This number of failures among
-        pause_attempts: this number of last attempts pauses the group
-        pause_us: for this long; 0 never pauses it.
+        partitions: Partitions to lease from, in order of preference; empty for all.
+        deferred: Offsets of deferred messages to lease; `partitions` must then contain exactly one partition.
+        pause_failures: Number of failures among the last `pause_attempts` attempts that pauses the group.
+        pause_attempts: Number of last attempts that are evaluated.
+        pause_us: Length of the pause, microseconds; 0 disables pauses.
     """
 
     code = Code.LEASE_MESSAGES
@@ -117,7 +118,7 @@ class RefusedChange(Record):
 
 @dataclass(frozen=True, slots=True)
 class RefusedChanges(Record):
-    """The steps that were refused, because their lease had ended, and for how long the group is paused."""
+    """The steps that were refused because their lease had ended, and the remaining pause of the group."""
 
     refused: Annotated[tuple[RefusedChange, ...], Records(RefusedChange, is_counted=True)]
     paused_us: TrailingU64 = 0
@@ -125,10 +126,10 @@ class RefusedChanges(Record):
 
 @dataclass(frozen=True, slots=True)
 class SettleLeases(GroupCommand[RefusedChanges]):
-    """Record steps of leased messages of a group, and commit the offset of the first unfinished message.
+    """Record steps of a group's leased messages, and commit the offset of the first unfinished message.
 
     Args:
-        partition_generation: The generation of the partition of the leases, or None.
+        partition_generation: The generation of the partition from which the messages were leased, or None.
         dead_letter: `stream/topic` for poisoned messages, or empty.
     """
 

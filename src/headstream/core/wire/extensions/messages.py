@@ -1,4 +1,4 @@
-"""Messages: polls that wait and select states, appends that return their offset, and the reasons of states.
+"""Commands for messages: polls that wait and select states, appends that return offsets, and message states with reasons.
 
 fetched   partition u32 | end_offset u64 | next_offset u64 | generation u64 | count u32 | stored messages
 """
@@ -36,13 +36,13 @@ PAGE_STATES: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class FetchedMessages(Record):
-    """The reply to a fetch: the reply to a poll, and the offset of the next fetch.
+    """The reply to FetchMessages: the reply to a poll, and the offset of the next fetch.
 
     Args:
-        partition: The partition that was read.
-        end_offset: One past its newest offset.
-        next_offset: The offset of the next fetch: past the returned and the skipped messages.
-        generation: Distinguishes the partition from one of the same name before a purge or a deletion.
+        partition: Number of the partition that was read.
+        end_offset: One past the newest offset of the partition.
+        next_offset: The offset of the next fetch, after the returned and the skipped messages.
+        generation: Distinguishes the partition from partitions of the same name before a purge or deletion.
     """
 
     partition: Annotated[U32, Json("partition_id")]
@@ -55,15 +55,15 @@ class FetchedMessages(Record):
 
 @dataclass(frozen=True, slots=True)
 class FetchMessages(TopicCommand[FetchedMessages]):
-    """Return messages of a partition in the given states, waiting if there are none.
+    """Return messages of a partition in the given states; wait if there are no such messages.
 
     Args:
         kind: The kind of the start position.
         value: The offset or time of the start position.
-        size_bytes: The maximum bytes of messages; 0 leaves it to the server. At least one message is always returned.
-        states: The states to return; empty for the available messages.
-        timeout_ms: How long to wait if there are no messages; 0 does not wait.
-        consumer: The consumer or group, needed for `next` and for auto_commit.
+        size_bytes: Maximum size of the messages; 0 uses the server's limit. At least one message is returned if there is any.
+        states: The states of the messages to return; empty for available messages only.
+        timeout_ms: How long to wait if there are no messages, milliseconds; 0 does not wait.
+        consumer: The consumer or group; required for `next` and for auto_commit.
     """
 
     code = Code.FETCH_MESSAGES
@@ -88,14 +88,14 @@ class FetchMessages(TopicCommand[FetchedMessages]):
 
 @dataclass(frozen=True, slots=True)
 class WaitResult(Record):
-    """Whether the wait ended because of a message or a change; otherwise it timed out."""
+    """Whether the wait ended because of a message or a group change; otherwise the wait timed out."""
 
     is_woken: WideFlag
 
 
 @dataclass(frozen=True, slots=True)
 class WaitMessages(TopicCommand[WaitResult]):
-    """Wait until a partition has a message at or after an offset, or the member's group has changed."""
+    """Wait until a partition has a message at or after an offset, or until the member's group changes."""
 
     code = Code.WAIT_MESSAGES
     reply = one(WaitResult)
@@ -115,7 +115,7 @@ class FirstOffset(Record):
 
 @dataclass(frozen=True, slots=True)
 class AppendMessages(TopicCommand[FirstOffset]):
-    """Append messages to one partition; `messages` are sent messages, back to back."""
+    """Append messages to one partition; `messages` are contiguous sent messages."""
 
     code = Code.APPEND_MESSAGES
     reply = one(FirstOffset)
@@ -133,7 +133,7 @@ class AppendMessages(TopicCommand[FirstOffset]):
 
 @dataclass(frozen=True, slots=True)
 class SetState(TopicCommand[None]):
-    """Change the state of messages, with a reason; the author is always the logged-in user, `by` is ignored."""
+    """Change the state of messages, with a reason. The author is always the logged-in user; `by` is ignored."""
 
     code = Code.SET_STATE
     partition: PartitionId
@@ -150,7 +150,7 @@ class SetState(TopicCommand[None]):
 
 @dataclass(frozen=True, slots=True)
 class StateChange(Record):
-    """The state of a message and the reason of its last change."""
+    """The state of a message and the reason for its last change."""
 
     offset: U64
     state: Annotated[int, STATE]
@@ -161,10 +161,10 @@ class StateChange(Record):
 
 @dataclass(frozen=True, slots=True)
 class ListStates(TopicCommand[tuple[StateChange, ...]]):
-    """Return the messages of a partition that are not available, one page per command.
+    """Return messages of a partition that are not available, one page per command.
 
     Args:
-        count: The maximum number of messages; 0, and numbers above the largest page, mean the largest page.
+        count: Maximum number of messages; 0 and numbers above the maximum page size return a page of maximum size.
     """
 
     code = Code.LIST_STATES
@@ -176,7 +176,7 @@ class ListStates(TopicCommand[tuple[StateChange, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class RemovedMessages(Record):
-    """The removed messages, and the groups of segments that are left: send the command again for them."""
+    """The number of removed messages, and the number of segment groups for which the command must be sent again."""
 
     removed_count: U64
     removed_bytes: U64
@@ -186,9 +186,9 @@ class RemovedMessages(Record):
 
 @dataclass(frozen=True, slots=True)
 class RemoveMarked(TopicCommand[RemovedMessages]):
-    """Remove the messages of a partition that were marked for deletion with a reason from the disk now.
+    """Immediately remove from the disk the messages of a partition that were marked for deletion with a given reason.
 
-    One command rewrites at most one segment, with the neighbours that fit into it.
+    One command rewrites at most one segment, together with neighbouring segments that fit into it.
     """
 
     code = Code.REMOVE_MARKED
@@ -205,8 +205,8 @@ class MeasuredRange(Record):
     """The size of a range of offsets, read from the indexes without reading messages.
 
     Args:
-        size_bytes: Approximate number of stored bytes of the range.
-        reached_offset: The end of the last send within the given bytes, or of the first send if none fits.
+        size_bytes: Approximate stored size of the range.
+        reached_offset: End offset of the last send within the given number of bytes, or of the first send if it is larger.
     """
 
     size_bytes: U64

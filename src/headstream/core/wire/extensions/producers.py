@@ -1,6 +1,6 @@
-"""Numbered batches: a producer gets an id, and can send a numbered batch again without appending it twice.
+"""Commands for numbered batches: a producer receives an id, and can repeat a numbered batch, which is appended only once.
 
-A repeated batch is answered with the offset of the first append; core/model/producers.py describes the numbers.
+The response to a repeated batch contains the offset of the first append. core/model/producers.py describes the numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NewProducer(Record):
 
 @dataclass(frozen=True, slots=True)
 class InitProducer(Command[NewProducer]):
-    """Return an id to number batches with; only the calling user can use it."""
+    """Return a producer id for numbering batches. Only the calling user can use the id."""
 
     code = Code.INIT_PRODUCER
     reply = one(NewProducer)
@@ -35,7 +35,7 @@ class InitProducer(Command[NewProducer]):
 
 @dataclass(frozen=True, slots=True)
 class AppendedBatch(Record):
-    """The position of an appended batch; `count` messages were stored; the topic dropped the rest as duplicates by their ids."""
+    """The position of an appended batch. `count` messages were stored; the topic dropped all others because their ids repeat."""
 
     offset: U64
     timestamp_us: U64
@@ -45,7 +45,7 @@ class AppendedBatch(Record):
 
 @dataclass(frozen=True, slots=True)
 class AppendNumbered(TopicCommand[AppendedBatch]):
-    """Append messages to one partition unless they are already stored; each repetition has the same bytes and first sequence."""
+    """Append messages to one partition unless they are stored already; a repetition must have the same bytes and sequence."""
 
     code = Code.APPEND_NUMBERED
     reply = one(AppendedBatch)

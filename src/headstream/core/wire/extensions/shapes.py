@@ -1,7 +1,7 @@
-"""Shapes of fields that occur only in Headstream's own commands.
+"""Shapes of fields that only Headstream's own commands have.
 
 numbers     count u32 | number u64 ...
-by_number   count u32 | (number u32 | value u64) ...          in JSON an object keyed by the number
+by_number   count u32 | (number u32 | value u64) ...          in JSON an object whose keys are the numbers
 changes     count u8 | (name text8 | has u8 [| value u64, or text32 if has is 2]) ...
 maybe_text  has u8 [| text32]
 consumer    kind u8 | identifier                              in JSON and URLs `consumer:NAME` or `group:NAME`
@@ -54,7 +54,7 @@ class TrailingFlag(FlagShape):
 
 
 class TrailingText(TextShape):
-    """A text at the end of a command that older clients do not send: empty if it is missing."""
+    """A string at the end of a command that older clients do not send: empty if it is missing."""
 
     def pull(self, reader: Reader, what: str) -> str:
         return super().pull(reader, what) if reader.remaining else ""
@@ -82,7 +82,7 @@ class NumbersShape(Shape):
 
 
 class ByNumberShape(Shape):
-    """count u32 | (number u32 | value u64) ...; in JSON an object keyed by numbers."""
+    """count u32 | (number u32 | value u64) ...; in JSON an object whose keys are the numbers."""
 
     def push(self, writer: Writer, value: Mapping[int, int]) -> None:
         writer.push_u32(len(value))
@@ -107,7 +107,7 @@ class ByNumberShape(Shape):
 
 
 class ChangesShape(Shape):
-    """count u8 | (name text8 | has u8 [| value]) ...: 0 none, 1 a u64, _IS_TEXT a text32."""
+    """count u8 | (name text8 | has u8 [| value]) ...; has is 0 for no value, 1 for a u64, _IS_TEXT for a text32."""
 
     def push(self, writer: Writer, value: Mapping[str, int | str | None]) -> None:
         writer.push_u8(len(value))
@@ -125,7 +125,7 @@ class ChangesShape(Shape):
         found: dict[str, int | str | None] = {}
         for _ in range(reader.pull_u8(f"the count of {what}")):
             name = reader.pull_text8("the name of an option")
-            has = reader.pull_u8(f"whether there is {name}")
+            has = reader.pull_u8(f"the presence flag of {name}")
             found[name] = reader.pull_text32(name) if has == _IS_TEXT else reader.pull_u64(name) if has == 1 else None
         return found
 
@@ -151,7 +151,7 @@ class MaybeNumberShape(Shape):
         writer.push_u64(value or 0)
 
     def pull(self, reader: Reader, what: str) -> int | None:
-        has, value = reader.pull_u8(f"whether there is {what}"), reader.pull_u64(what)
+        has, value = reader.pull_u8(f"the presence flag of {what}"), reader.pull_u64(what)
         return value if has == 1 else None
 
     def from_json_value(self, json_value: Any, where: str) -> int | None:
@@ -159,7 +159,7 @@ class MaybeNumberShape(Shape):
 
 
 class MaybeTextShape(Shape):
-    """has u8 [| text32]; nothing at the end of a command of an older client is None."""
+    """has u8 [| text32]; None if the field is missing at the end of an older client's command."""
 
     is_optional = True
 
@@ -169,7 +169,7 @@ class MaybeTextShape(Shape):
             writer.push_text32(value)
 
     def pull(self, reader: Reader, what: str) -> str | None:
-        has = reader.pull_u8(f"whether there is {what}") if reader.remaining else 0
+        has = reader.pull_u8(f"the presence flag of {what}") if reader.remaining else 0
         return reader.pull_text32(what) if has == 1 else None
 
     def from_json_value(self, json_value: Any, where: str) -> str | None:
@@ -186,7 +186,7 @@ class TrailingLimit(MaybeNumberShape):
 
 
 class LimitedTimeShape(MaybeNumberShape):
-    """A number, or None: `forever` in JSON, where null and a missing member are the default, as for older clients."""
+    """A number, or None, which is `forever` in JSON; null and a missing member mean the default, as for older clients."""
 
     def __init__(self, default: int) -> None:
         self._default = default
@@ -202,7 +202,7 @@ class LimitedTimeShape(MaybeNumberShape):
 
 
 class StatesShape(Shape):
-    """count u8 | state u8 ...; an empty list selects the available messages."""
+    """count u8 | state u8 ...; an empty list selects available messages only."""
 
     is_optional = True
 
@@ -251,7 +251,7 @@ class StateShape(Shape):
 
 
 class Choice(Shape):
-    """A member of a text enumeration, by its name."""
+    """A member of a string enumeration, given by name."""
 
     def __init__(self, kind: type[enum.StrEnum]) -> None:
         self.kind = kind
@@ -266,7 +266,7 @@ class Choice(Shape):
         except ValueError as error:
             if isinstance(error, DecodeError):
                 raise
-            raise DecodeError(f"{what} is one of {', '.join(self.kind)}", at) from None
+            raise DecodeError(f"{what} must be one of {', '.join(self.kind)}", at) from None
 
     def to_json_value(self, value: Any) -> str:
         return str(value)
@@ -278,7 +278,7 @@ class Choice(Shape):
 
 
 class WideFlagShape(FlagShape):
-    """A flag of four bytes, because a body must not have one byte."""
+    """A flag of four bytes, because a body must not have exactly one byte."""
 
     def push(self, writer: Writer, value: bool) -> None:
         writer.push_u32(int(value))
@@ -310,7 +310,7 @@ class AnyConsumerShape(Shape):
 
 
 class SentShape(RestShape):
-    """Sent messages up to the end; in JSON the `messages` of a send."""
+    """Sent messages up to the end of the command; in JSON the `messages` of a send."""
 
     def to_json_value(self, value: BytesLike) -> Any:
         return decode_json(json.encode_sent(decode_sent(value)))["messages"]
@@ -321,7 +321,7 @@ class SentShape(RestShape):
 
 
 class StoredShape(RestShape):
-    """Stored messages up to the end; in JSON the `messages` of a poll's reply."""
+    """Stored messages up to the end of the reply; in JSON the `messages` of a poll's reply."""
 
     def to_json_value(self, value: BytesLike) -> Any:
         return decode_json(json.encode_polled(decode_polled(value), 0, 0))["messages"]

@@ -1,4 +1,4 @@
-"""Topics with Headstream's own options: limits, syncing, retention, compaction, deduplication, summaries."""
+"""Commands for topics with Headstream's own options: limits, syncing, retention, compaction, deduplication, summaries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headstream.core.wire.statuses import Status
 
 @dataclass(frozen=True, slots=True)
 class OpenPartition(Record):
-    """One partition, with the members of core/model/topology.py."""
+    """One partition, with members as in core/model/topology.py."""
 
     number: U32
     first_offset: U64
@@ -28,7 +28,7 @@ class OpenPartition(Record):
 
 @dataclass(frozen=True, slots=True)
 class OpenTopic(Record):
-    """One topic, with the members of core/model/topology.py."""
+    """One topic, with members as in core/model/topology.py."""
 
     stream: Text8
     name: Text8
@@ -50,7 +50,7 @@ class OpenTopic(Record):
 
 @dataclass(frozen=True, slots=True)
 class CreateOpenTopic(Command[OpenTopic]):
-    """Create a topic, and its stream if it is missing."""
+    """Create a topic, and its stream if the stream does not exist."""
 
     code = Code.CREATE_OPEN_TOPIC
     reply = one(OpenTopic)
@@ -94,7 +94,7 @@ class ListOpenTopics(Command[tuple[OpenTopic, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ChangeTopicOptions(TopicCommand[OpenTopic]):
-    """Change options by name, fields of model.topology.TopicOptions; None removes a label; all other labels stay."""
+    """Change options of a topic, given by the field names of model.topology.TopicOptions; None unsets an option."""
 
     code = Code.CHANGE_TOPIC_OPTIONS
     reply = one(OpenTopic)

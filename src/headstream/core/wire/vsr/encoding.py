@@ -1,4 +1,4 @@
-"""VSR: commands and replies of protocol 0.11. A request's payload here is its complete frame, which has the operation."""
+"""VSR: commands and replies of protocol 0.11. The payload of a request is its complete frame, which contains the operation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _FAULTS: Final = {
 
 
 class VsrEncoding(Encoding):
-    """The encoding of protocol 0.11, whose polls wait `hold_ms` for messages: the protocol has no polls that wait."""
+    """The encoding of protocol 0.11. Polls wait `hold_ms` for messages, because the protocol has no command that waits."""
 
     topic_at = HEADER_BYTES + 4
 
@@ -50,7 +50,7 @@ class VsrEncoding(Encoding):
         self._hold_ms = hold_ms
 
     def decode(self, code: int, payload: BytesLike) -> Command[Any]:
-        """Return the command of a complete frame, as Encoding.decode()."""
+        """Decode the command of a complete frame; see Encoding.decode()."""
         reader = Reader(payload, HEADER_BYTES)
         if code == Code.LOGIN:
             return decode_login(reader)
@@ -64,7 +64,7 @@ class VsrEncoding(Encoding):
         return pull_request(kind, reader)
 
     def encode_reply(self, command: Command[Any], reply: Any) -> list[BytesLike]:
-        """Return the body of a reply, with the count of errors where the operation has one."""
+        """Encode the body of a reply, with a count of errors if the operation has such a count."""
         writer = Writer()
         if type(command).code in RESULT_CODES:
             writer.push_u32(0)
@@ -72,7 +72,7 @@ class VsrEncoding(Encoding):
         return [writer.to_bytes()] if len(writer) else []
 
     def encode_polled(self, head: PolledMessages, chunks: Sequence[memoryview]) -> list[BytesLike]:
-        """Return the body of the reply to a poll: its head, and the messages as batches."""
+        """Encode the body of the reply to a poll: the header, and the messages as batches."""
         partition = head.partition - 1 if head.partition else _NOT_OWNED
         shown = PolledMessages(partition, head.current_offset, head.count, b"").head()
         if not head.count:
@@ -85,24 +85,24 @@ VSR: Final = VsrEncoding()
 
 
 def _decode_poll(body: bytes, hold_ms: int) -> PollMessages:
-    """Return a poll: consumer | stream | topic | partition | kind u8 | value u64 | count u32 | auto_commit u8."""
+    """Decode a poll: consumer | stream | topic | partition | kind u8 | value u64 | count u32 | auto_commit u8."""
     begin = messages.end_of_poll_targets(body)
     flag, number, code, value, count, auto_commit = Reader(body, begin).pull_struct(_POLL_NUMBERS, "a poll")
     kind = messages.POLLING_KINDS.get(code)
     if flag > 1 or kind is None:
-        raise DecodeError("a poll without a flag of its partition, or without a kind of its position", HEADER_BYTES + begin)
+        raise DecodeError("the partition flag or the kind of the start position of a poll is invalid", HEADER_BYTES + begin)
     partition = number + 1 if flag else 0
     return PollMessages(*messages.poll_targets(body[:begin]), partition, kind, value, count, auto_commit == 1, True, hold_ms)
 
 
 def _decode_send(reader: Reader) -> SendMessages:
-    """Return a send: metadata_length u32 | stream | topic | partitioning | count u32 | batch."""
+    """Decode a send: metadata_length u32 | stream | topic | partitioning | count u32 | batch."""
     end = reader.pull_u32("the length of metadata") + reader.at
     stream, topic = IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic")
     partitioning = pull_partitioning(reader)
     reader.pull_u32("the count of messages")
     if reader.at != end:
-        raise DecodeError("the metadata of a send does not have its length", reader.at)
+        raise DecodeError("the length of a send's metadata is wrong", reader.at)
     if partitioning.kind is PartitioningKind.PARTITION_ID:
         number = int.from_bytes(partitioning.value, "little") + 1
         partitioning = Partitioning(PartitioningKind.PARTITION_ID, min(number, 0xFFFF_FFFF).to_bytes(4, "little"))

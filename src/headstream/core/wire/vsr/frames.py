@@ -1,14 +1,14 @@
-"""The frames of protocol 0.11: a header of 256 bytes, then a body; little-endian, unnamed bytes are 0.
+"""The frames of protocol 0.11: a header of 256 bytes, then a body. Numbers are little-endian; unnamed bytes are 0.
 
     request    48 size u32 | 60 command u8 = 5 | 128 client u128 | 144 checksum of the body u128, or 0 | 160 time u64
-               | 168 request u64 | 176 operation u8 | 184 session u64 | 196 code u32, of reads
+               | 168 request u64 | 176 operation u8 | 184 session u64 | 196 code u32, for reads only
     reply      48 size u32 | 60 command u8 = 8 | 128 checksum u128 | 160 client u128 | 176 op u64 | 184 commit u64 | 192 time u64
                | 200 request u64 | 208 operation u8 | 216 status u32
     eviction   48 size u32 = 256 | 60 command u8 = 13 | 128 client u128 | 144 highest, 148 lowest protocol u32 | 255 reason u8
 
-`size` counts header and body; frames.pxd holds the positions for compiled code.
-The first 48 bytes of a request are 0, by which a server knows the protocol: frames of the older protocol begin with their length.
-A client sends one request at a time.
+`size` is the size of header and body. frames.pxd holds the positions for compiled code. The first 48 bytes of a request are 0, by
+which a server recognizes the protocol, because frames of the older protocol begin with their length. A client sends one request
+at a time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NO_CLIENT: Final = bytes(16)
 
 
 class Eviction(enum.IntEnum):
-    """Reason for the end of a client's session."""
+    """The reason why a client's session ends."""
 
     NO_SESSION = 1
     INVALID_CREDENTIALS = 9
@@ -52,7 +52,7 @@ class Eviction(enum.IntEnum):
 
 
 class RequestHeader(NamedTuple):
-    """The fields of a request's header that a server reads; its reply repeats most of them."""
+    """The fields of a request's header that a server reads; the reply repeats most of these fields."""
 
     size: int
     command: int
@@ -66,7 +66,7 @@ class RequestHeader(NamedTuple):
 
     @classmethod
     def decode(cls, frame: memoryview) -> RequestHeader:
-        """Return the header at the begin of a frame of at least 256 bytes."""
+        """Decode the header at the beginning of a frame of at least 256 bytes."""
         return cls(*_REQUEST.unpack_from(frame))
 
     @property
@@ -75,14 +75,14 @@ class RequestHeader(NamedTuple):
         return self.operation == READ
 
     def matches(self, body: memoryview) -> bool:
-        """Return whether the body has the checksum in the header, if any."""
+        """Return whether the body matches the checksum in the header; True if the header has no checksum."""
         return self.checksum == _NO_CLIENT or int.from_bytes(self.checksum, "little") == xxhash.xxh3_64_intdigest(body)
 
 
 def scan_requests(view: memoryview, at: int, end: int, most: int) -> FrameScan:
-    """Return the complete requests between two byte positions, with header and body; see scan_frames().
+    """Return the complete requests between two byte positions, including their headers; see scan_frames().
 
-    After a header that does not begin a request, no byte can be read: its frame is returned with code -1.
+    If a header is not the header of a request, its frame is returned with code -1, and no further byte can be read.
     """
     frames: list[tuple[int, int, int]] = []
     while end - at >= HEADER_BYTES:
@@ -98,7 +98,7 @@ def scan_requests(view: memoryview, at: int, end: int, most: int) -> FrameScan:
 
 
 def encode_reply_head(request: RequestHeader, status: int, size: int, session: int) -> bytes:
-    """Return the header of a reply; the number of the session is over 0."""
+    """Encode the header of a reply; the session number must be greater than 0."""
     return _REPLY.pack(
         *(HEADER_BYTES + size, IS_REPLY, request.checksum, request.client, session, request.request or 1),
         *(request.time, request.request, request.operation, status),
@@ -106,7 +106,7 @@ def encode_reply_head(request: RequestHeader, status: int, size: int, session: i
 
 
 def encode_eviction(client: bytes, reason: Eviction) -> bytes:
-    """Return an eviction of a client id of 16 bytes; only INCOMPATIBLE_PROTOCOL names the accepted protocol."""
+    """Encode the eviction of a client id of 16 bytes; only INCOMPATIBLE_PROTOCOL states the accepted protocol."""
     protocol = PROTOCOL if reason is Eviction.INCOMPATIBLE_PROTOCOL else 0
     return _EVICTION.pack(
         HEADER_BYTES, _IS_EVICTION, client if client != _NO_CLIENT else b"\x01" + bytes(15), protocol, protocol, reason

@@ -1,10 +1,10 @@
-"""The JSON of Iggy's HTTP since server 0.9, as far as it differs from records.py and codec/json.py.
+"""The JSON of Iggy's HTTP API since server 0.9, where it differs from records.py and codec/json.py.
 
-partitions    counted from 0, in paths, queries, bodies and replies
+partitions    numbered from 0 in paths, queries, bodies and replies
 consumers     `consumer_id` instead of `id`
 messages      sent {"id", "payload", "user_headers"}, polled {"header": {"id", "offset", ...}, "payload", "user_headers"}
 user_headers  [{"key": FIELD, "value": FIELD}, ...] with FIELD = {"kind": name, "value": base64}
-options       {"durability": "persisted", ...}, in requests that create or change something
+options       {"durability": "persisted", ...}, in requests that create or change an object
 sent          {"confirmations": [{"stream_id", "topic_id", "partition_id", "base_offset"}]}
 """
 
@@ -39,7 +39,7 @@ _BATCH: Final = struct.Struct("<8x4Q8xI204x")
 
 
 def decode_request(kind: type[Command[Any]], path: Mapping[str, str], query: Mapping[str, str], body: BytesLike) -> Command[Any]:
-    """Return the command of a request; errors as for Command.from_json() and for options."""
+    """Decode a request; errors as in Command.from_json() and read_options()."""
     document = decode_json(bytes(body)) if body else None
     given = document if isinstance(document, dict) else {}
     if isinstance(document, dict):
@@ -56,7 +56,7 @@ def decode_request(kind: type[Command[Any]], path: Mapping[str, str], query: Map
 
 
 def encode_reply(command: Command[Any], value: Any) -> bytes:
-    """Return a reply as the body of a response."""
+    """Encode a reply as the body of a response."""
     if isinstance(value, AppendedBatch):
         place = {"stream_id": value.stream_id, "topic_id": value.topic_id, "partition_id": value.partition - 1}
         return encode_json({"confirmations": [{**place, "base_offset": value.base_offset}]})
@@ -81,7 +81,7 @@ def encode_reply(command: Command[Any], value: Any) -> bytes:
 
 
 def _older_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters of a path or query under their names and numbers in the older form."""
+    """Convert the parameters of a path or query to the names and numbers of the older form."""
     found = {"id" if name == "consumer_id" else name: text for name, text in texts.items()}
     number = found.get("partition_id", "")
     if number.isascii() and number.isdecimal() and len(number) <= 10:
@@ -115,16 +115,16 @@ def _older_send(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _older_headers(headers: Any, number: int) -> dict[str, Any] | None:
-    """Return the headers of a sent message as an object."""
+    """Convert the headers of a sent message to an object in the older form."""
     if headers is None:
         return None
     place, found = f"body.messages[{number}].user_headers", dict[str, Any]()
     if not isinstance(headers, list):
-        raise DecodeError("user_headers are a list of objects with key and value", 0, where=place)
+        raise DecodeError("user_headers must be a list of objects with key and value", 0, where=place)
     for entry in headers:
         key = entry.get("key") if isinstance(entry, dict) else None
         if not isinstance(key, dict):
-            raise DecodeError("a header is an object with key and value", 0, where=place)
+            raise DecodeError("a header must be an object with key and value", 0, where=place)
         error = DecodeError("the key of a header must be of kind string, valid UTF-8, and unique in a message", 0, where=place)
         error.status = Status.INVALID_HEADER_KIND
         try:
@@ -138,7 +138,7 @@ def _older_headers(headers: Any, number: int) -> dict[str, Any] | None:
 
 
 def _decode_base64(text: Any) -> bytes:
-    """Return decoded bytes, none if the text is not base64: the older form's decoder reports it."""
+    """Decode base64; return no bytes if the text is invalid, which the decoder of the older form reports."""
     try:
         return base64.b64decode(text, validate=True)
     except (TypeError, binascii.Error, ValueError):
@@ -146,7 +146,7 @@ def _decode_base64(text: Any) -> bytes:
 
 
 def _messages(polled: PolledMessages, partition: int) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a poll with the checksums and times that a client over TCP receives."""
+    """Yield the messages of a poll, with the checksums and times that a TCP client receives."""
     batches = memoryview(encode_batches(polled.messages, polled.count, partition)) if polled.count else memoryview(b"")
     at = 0
     while at < len(batches):

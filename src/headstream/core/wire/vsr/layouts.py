@@ -1,14 +1,14 @@
-"""The layouts of protocol 0.11 that differ from commands/: requests first, then replies.
+"""The layouts of protocol 0.11 that differ from commands/; first requests, then replies.
 
-partition            u32 from 0; where it can be missing: flag u8 | u32
+partition            u32 from 0; if it is optional: flag u8 | u32
 create stream        name | options                     update stream   stream | name | options
 create topic         stream | partitions u32 | name | options
-update topic         stream | topic | name | options    (options that are missing stay as they are)
+update topic         stream | topic | name | options    (missing options remain unchanged)
 create group         stream | topic | name
 create, update user  ... | options
 store, delete offset ... | acknowledgement u8
 stream, user         ... | options_length u32 | options
-topic                without replication, then twice options_length u32 | options: the client's and the server's
+topic                without replication, then options_length u32 | options twice: the client's and the server's
 topics               count u32 | topic ...
 stats                ... | threads u32 | free disk u64 | total disk u64
 sent messages        count u32 | (stream u32 | topic u32 | partition u32 | base offset u64) ...
@@ -45,7 +45,7 @@ from headstream.errors import DecodeError
 
 
 class FromZero(Unsigned):
-    """The number of a partition, u32: from 0 in the bytes, from 1 in a command or a record."""
+    """The number of a partition, u32: numbered from 0 in the bytes, and from 1 in a command or record."""
 
     def __init__(self) -> None:
         super().__init__(4)
@@ -58,12 +58,12 @@ class FromZero(Unsigned):
 
 
 class MaybeFromZero(FromZero):
-    """flag u8 | u32; 0 for none."""
+    """flag u8 | u32; the partition 0 means no partition."""
 
     def pull(self, reader: Reader, what: str) -> int:
-        at, flag, number = reader.at, reader.pull_u8(f"whether there is {what}"), reader.pull_u32(what)
+        at, flag, number = reader.at, reader.pull_u8(f"the presence flag of {what}"), reader.pull_u32(what)
         if flag > 1:
-            raise DecodeError(f"whether there is {what} is 0 or 1, not {flag}", at)
+            raise DecodeError(f"the presence flag of {what} must be 0 or 1, not {flag}", at)
         return number + 1 if flag else 0
 
 
@@ -77,7 +77,7 @@ class _NumbersFromZero(Shape):
 
 
 class _EmptyOptions(Shape):
-    """length u32 | options: always none."""
+    """length u32 | options; always empty."""
 
     def push(self, writer: Writer, value: None) -> None:
         writer.push_u32(0)
@@ -101,13 +101,13 @@ _U64: Final = Unsigned(8)
 
 
 class Request(NamedTuple):
-    """The differences of a request from the fields of its command.
+    """The differences between a request and the fields of its command.
 
     Args:
-        changed: Field -> another shape.
-        fixed: Field -> its value; the field has no bytes.
-        last: A shape at the end whose value is not used.
-        options: The options that follow, which set fields; None if there are none.
+        changed: Field -> shape in place of the command's shape.
+        fixed: Field -> fixed value of a field that has no bytes.
+        last: Shape of a last field whose value is not used.
+        options: The options at the end of the request, which set fields; None if there are no options.
     """
 
     changed: Mapping[str, Shape] = {}
@@ -137,7 +137,7 @@ REQUESTS: Final[dict[type[Command[Any]], Request]] = {
 
 
 def pull_request(kind: type[Command[Any]], reader: Reader) -> Command[Any]:
-    """Return the command of a request's body; bytes after its last field are ignored."""
+    """Decode a command from a request's body; bytes after the last field are ignored."""
     layout = REQUESTS.get(kind, _UNCHANGED)
     values = dict(layout.fixed)
     for field in fields_of(kind):

@@ -1,7 +1,7 @@
 """The login of protocol 0.11.
 
 login   protocol u32 | sdk name text8 | sdk version text8 | username text8 | password text8 | context text32
-        or, with a personal access token, token text8 | context text32 at the end
+        with a personal access token, token text8 | context text32 in place of the last three fields
 reply   user_id u32 | session u64 | protocol u32 | server version text8
 """
 
@@ -22,7 +22,7 @@ SERVER_VERSION: Final = "0.9.0"
 
 
 def decode_login(reader: Reader) -> Login | LoginWithToken:
-    """Return the command of a login; HeadstreamError with status 14003 if the client's protocol is not served."""
+    """Decode a login; HeadstreamError with status 14003 if the server does not support the client's protocol."""
     protocol = reader.pull_u32("the version of the protocol")
     if protocol >> 10 != PROTOCOL >> 10:
         version = f"{protocol >> 20}.{protocol >> 10 & 1023}.{protocol & 1023}"

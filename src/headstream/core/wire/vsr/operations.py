@@ -1,4 +1,4 @@
-"""The operations of protocol 0.11: the number of a write in its header. All reads share one operation, and differ by a code."""
+"""The operations of protocol 0.11: a write has its operation number in the header; all reads share one operation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ RESULT_CODES: Final = {*_WRITES.values(), Code.LOGIN_WITH_TOKEN} - {Code.LOGOUT,
 
 
 def code_of(operation: int, read_code: int) -> int:
-    """Return the code of a request's command; 0 if there is none."""
+    """Return the command code of a request; 0 if there is no such command."""
     if operation == READ:
         return read_code if read_code in _READS else 0
     return _WRITES.get(operation, 0)

@@ -1,8 +1,9 @@
-"""Options: settings of a topic, stream or user as a list of named values at the end of a request.
+"""Options: settings of a topic, stream or user, as a list of named values at the end of a request.
 
     options   (2 u8 | key_length u32 | key | kind u8 | value_length u32 | value)*
 
-Sizes and times can be texts, such as `10 GB`, `7 days`, `unlimited` or `server_default`. In JSON they are an object of texts.
+Sizes and times can be strings such as `10 GB`, `7 days`, `unlimited` or `server_default`. In JSON, options are an object whose
+values are strings.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def _durability(kind: int, value: bytes) -> dict[str, Any]:
 
 def _offset_durability(kind: int, value: bytes) -> dict[str, Any]:
     if _text(kind, value) != "replicated":
-        raise InvalidInputError("the value must be replicated: stored offsets are not synced to disk one by one")
+        raise InvalidInputError("the value must be replicated: stored offsets are not synced to disk individually")
     return {}
 
 
@@ -80,12 +81,12 @@ def _count(kind: int, value: bytes) -> dict[str, Any]:
 
 def _flag(kind: int, value: bytes) -> dict[str, Any]:
     if kind != HeaderKind.BOOL and _text(kind, value) not in ("true", "false"):
-        raise InvalidInputError("it is true or false")
+        raise InvalidInputError("the value must be true or false")
     return {}
 
 
 class Option(NamedTuple):
-    """A key of options: the function that reads its value as fields of a command, and its description for clients."""
+    """An option: the function that converts its value to fields of a command, and its description for clients."""
 
     read: Callable[[int, bytes], dict[str, Any]]
     kind: HeaderKind
@@ -115,10 +116,10 @@ TOPIC_OPTIONS: Final[dict[str, Option]] = {
 
 
 def pull_options(reader: Reader, known: Mapping[str, Option]) -> dict[str, Any]:
-    """Return the fields that the options of a request set.
+    """Decode the options of a request to the fields that they set.
 
     Raises:
-        HeadstreamError: with status 4041 an unknown key, 4042 an invalid value, 4043 too many options.
+        HeadstreamError: an unknown key (status 4041), an invalid value (4042) or too many options (4043).
     """
     if reader.remaining > _MAX_BYTES:
         raise refusal(Status.OPTIONS_TOO_LARGE, f"options have at most {_MAX_BYTES} bytes, not {reader.remaining}")
@@ -129,16 +130,16 @@ def pull_options(reader: Reader, known: Mapping[str, Option]) -> dict[str, Any]:
         value_kind = reader.pull_u8("the kind of an option")
         value = reader.pull_bytes(reader.pull_u32("the length of an option"), "an option")
         if kind != _KEY_KIND or key in seen or not value:
-            raise DecodeError(f"the option {key!r:.60} is repeated, empty or has no text as key", at)
+            raise DecodeError(f"the option {key!r:.60} is repeated, has no value, or has a key that is not a string", at)
         seen.add(key)
         if len(seen) > _MAX_OPTIONS:
-            raise refusal(Status.OPTIONS_TOO_LARGE, f"there are at most {_MAX_OPTIONS} options")
+            raise refusal(Status.OPTIONS_TOO_LARGE, f"a request must have at most {_MAX_OPTIONS} options")
         fields |= _read_option(key, value_kind, value, known)
     return fields
 
 
 def read_options(texts: object, known: Mapping[str, Option]) -> dict[str, Any]:
-    """Return the fields that options in JSON set, an object of strings or None; errors as for pull_options()."""
+    """Convert options in JSON, an object of strings or None, to the fields that they set; errors as in pull_options()."""
     fields = dict[str, Any]()
     if texts is not None and not isinstance(texts, dict):
         raise DecodeError("options must be an object whose values are strings", 0, where="body.options")

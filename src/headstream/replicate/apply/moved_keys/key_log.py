@@ -1,17 +1,18 @@
-"""KeyLog: the changes of keys that key updates connect, retained as long as deletions.
+"""KeyLog: the changes of keys that key updates connect. They are retained as long as tombstones.
 
-A row whose key changed has columns from two keys, and their choice depends on the order of all changes of both. So the changes of
-such keys are logged, with the state of the keys when they were first connected, and are replayed whenever another change arrives
-(row_merge.replay()); the result depends only on their set. Most tables have few connected keys.
+A row whose key changed can have columns from changes of two keys, depending on the order of all changes of both keys. So the
+changes of such keys are logged, with the state of the keys when a key update first connected them. When another change arrives,
+the log is replayed (row_merge.replay()), so the result does not depend on the order of arrival. Most tables have few connected
+keys.
 
-On disk it is a Delta table next to the tombstones (`_keys`) whose rows hold changes as Arrow IPC bytes, so that it follows a
-table's columns and their types without being rewritten:
+On disk the log is a Delta table next to the tombstones (`_keys`). Its rows hold changes as Arrow IPC bytes, so new columns and
+types of the table require no rewrite:
 
-    <the table's columns>   values after the change, of the columns that it carries; key columns always
-    _hs_old.<key columns>   the key before a change of key
+    <the table's columns>   values after the change, for the columns that it carries; always the key columns
+    _hs_old.<key columns>   the key before a key update
     _hs_kind                delete, move, upsert
     _hs_sequence, _hs_transaction, _hs_event
-    _hs_versions            which columns it carries, as in row_versions.py
+    _hs_versions            the columns that the change carries, as in row_versions.py
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ from headstream.replicate.columns.row_versions import UNIFORM_MARK, read_version
 from headstream.replicate.storage.delta_places import Translated
 
 MAX_KEPT: Final = 200_000
-"""Maximum changes: they are held in memory, about 2 KB each, and are read when a table is opened. The older half of more is
-folded (state_rows.fold_log()): a change that arrives later and is older than those is applied on top of their result.
+"""Maximum number of changes, each about 2 KB in memory and read when a table is opened. Above it, the older half is folded
+(log_folding.fold_log()); a change that is older than folded changes but arrives later is applied to their result.
 """
 _SCHEMA: Final = pa.schema([pa.field("changes", pa.binary())])
 _MAX_FILES: Final = 32
-"""Number of small files that triggers a merge: each is opened with the table."""
+"""Number of small files above which the files are merged, since opening a table opens each file."""
 
 
 class KeyLog(UnitMemory):
@@ -83,7 +84,7 @@ class KeyLog(UnitMemory):
             self._begun = True
 
     def connected(self, keys: Iterable[Key]) -> set[Key]:
-        """Return the logged keys that changes of key connect with the given keys, including themselves."""
+        """Return the logged keys that key updates connect with the given keys, including the given keys."""
         found: set[Key] = set()
         open_keys = [key for key in keys if key in self._by_key]
         while open_keys:
@@ -97,12 +98,13 @@ class KeyLog(UnitMemory):
         return found
 
     def select(self, keys: Iterable[Key]) -> tuple[pa.Table | None, list[int]]:
-        """Return the logged rows, and the numbers of the rows of the given keys."""
+        """Return all logged rows, and the numbers of the rows that belong to the given keys."""
         numbers = sorted({number for key in keys for number in self._by_key.get(key, [])})
         return (None, []) if self._rows is None else (self._rows, numbers)
 
     def add(self, rows: pa.Table) -> None:
-        """Log changes (in the layout above) durably, except those already logged; call it before they are merged."""
+        """Log changes (in the layout above) durably, except changes that are already logged. Call add() before the changes are
+        merged."""
         known = {_identity(self._events[number]) for key in self._touched(rows) for number in self._by_key.get(key, [])}
         fresh = []
         for number, identity in enumerate(self._identities(rows)):
@@ -133,13 +135,13 @@ class KeyLog(UnitMemory):
         self._undecided = None
 
     def excess(self) -> str | None:
-        """Return the sequence up to which logged changes should be folded, or None if there are few."""
+        """Return the sequence up to which to fold logged changes; None if there are few."""
         if len(self._events) <= self._most:
             return None
         return sorted(event.sequence for event in self._events)[len(self._events) // 2 - 1]
 
     def border(self, until: str) -> str:
-        """Return the lowest sequence to keep so that every transaction with a change above `until` is kept completely."""
+        """Return the lowest sequence to keep, so that transactions with a change above `until` remain complete."""
         first: dict[str, str] = {}
         for event in self._events:
             first[event.unit] = min(first.get(event.unit, event.sequence), event.sequence)
@@ -152,7 +154,7 @@ class KeyLog(UnitMemory):
         return border
 
     def old_moves(self) -> list[KeyEvent]:
-        """Return the changes of key of older versions of Headstream, stored without values in a table of another layout."""
+        """Return the key updates that older versions of Headstream stored without values, in another table layout."""
         with self._translated():
             if not DeltaTable.is_deltatable(str(self._old)):
                 return []
@@ -172,7 +174,7 @@ class KeyLog(UnitMemory):
         shutil.rmtree(self._old, ignore_errors=True)
 
     def fit(self, columns: Mapping[str, str]) -> None:
-        """Convert dates in keys to the widened type of the table's columns: a date is equal to no timestamp."""
+        """Convert dates in keys to the widened type of the table's columns, because a date never equals a timestamp."""
         if self._rows is None:
             return
         fields = {field.name: field for field in self._rows.schema}
@@ -186,7 +188,7 @@ class KeyLog(UnitMemory):
             self.replace(self._rows.cast(schema))
 
     def leave_out(self, names: Sequence[str]) -> None:
-        """Record that no logged change carries some columns: a schema that is older than the changes adds them."""
+        """Record that no logged change carries some columns, which a schema older than the changes adds."""
         rows = self._rows
         if rows is None or not names:
             return
@@ -197,7 +199,7 @@ class KeyLog(UnitMemory):
         self.replace(rows.set_column(place, "_hs_versions", pc.binary_join_element_wise(versions, left_out, "\n")))
 
     def _identities(self, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
-        """Iterate over the identities of the rows' events, as from _identity(), without reading its versions."""
+        """Iterate over the identities of the rows' events, as _identity() returns them, without reading versions."""
         names = [*self._keys, *(OLD_PREFIX + key for key in self._keys), "_hs_kind", "_hs_sequence"]
         for row in rows.select(names).to_pylist():
             before = tuple(row[OLD_PREFIX + key] for key in self._keys) if row["_hs_kind"] == "move" else None
@@ -250,7 +252,7 @@ class KeyLog(UnitMemory):
                 self._by_key.setdefault(event.before, []).append(number)
 
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return which rows can have a logged key: each part of their key occurs in one."""
+        """Return which rows can have a logged key: each value in the row's key occurs in a logged key."""
         found = pa.chunked_array([pa.repeat(bool(self), rows.num_rows)])
         if self._rows is None:
             return found
@@ -264,7 +266,7 @@ class KeyLog(UnitMemory):
         return found
 
     def events(self, numbers: Sequence[int]) -> list[KeyEvent]:
-        """Return logged changes by their numbers; their sources are the numbers of the rows that select() returns."""
+        """Return logged changes by number; an event's source is the number of its row in the result of select()."""
         return [self._events[number] for number in numbers]
 
     def newest(self, keys: Iterable[Key]) -> str:
@@ -280,7 +282,7 @@ class KeyLog(UnitMemory):
 
 
 def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[KeyEvent]:
-    """Return rows of the log as events, whose sources are row numbers from `first` on."""
+    """Return rows of the log as events; an event's source is its row number, counted from `first`."""
     names = [*keys, *(OLD_PREFIX + key for key in keys), *(field.name for field in LOGGED)]
     events = []
     for number, row in enumerate(rows.select(names).to_pylist(), first):
@@ -293,7 +295,7 @@ def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[Key
 
 
 def _is_among(values: pa.ChunkedArray, known: pa.Array) -> pa.ChunkedArray:
-    """Return which values are among `known`; one of the two types can hold the values of both."""
+    """Return which values are among `known`; one of the two types must hold the values of both."""
     try:
         return pc.is_in(values.cast(known.type), known)
     except pa.ArrowInvalid:  # the values have the wider type

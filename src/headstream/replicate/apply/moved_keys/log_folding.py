@@ -1,4 +1,4 @@
-"""Shortens the log of changes of connected keys: older changes become one state per key."""
+"""Shortens a KeyLog: folds older changes into one state per key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from headstream.replicate.columns.row_merge import KNOWN_STATE, Key, KeyEvent, K
 
 
 def end_logged(log: KeyLog, keys: list[str], bound: str) -> None:
-    """Log that a full load has removed logged keys' rows below a place; changes before it remain, for rows that arrive later."""
+    """Log that a full load has removed the rows of logged keys below `bound`. Earlier changes stay, for rows that arrive
+    later."""
     ended: list[KeyEvent] = []
     left = set(log.keys())
     while left:
@@ -22,13 +23,14 @@ def end_logged(log: KeyLog, keys: list[str], bound: str) -> None:
 
 
 def fold_log(log: KeyLog, keys: list[str], until: str, *, vanished: bool = False, soft: bool = False) -> None:
-    """Fold logged changes up to a sequence: into one row per key, and its deletion, at that time.
+    """Fold logged changes up to a sequence into one row per key and its deletion.
 
-    Keys without newer changes are removed from the log; their rows are in the table, their deletions in the tombstones. A
-    transaction with a newer change is kept completely: the row that a departure takes depends on the arrivals in its transaction.
+    Keys without newer changes are removed from the log, since the table has their rows and the tombstones have their deletions. A
+    transaction with a newer change is kept completely, because the other key updates of its transaction determine which row a key
+    update moves.
 
     Args:
-        vanished: Whether changes up to it lose their effect: a full load that has ended deletes their results.
+        vanished: Whether the results of changes up to `until` no longer exist, because an ended full load has deleted them.
     """
     facts: list[KeyEvent] = []
     left = set(log.keys())
@@ -52,7 +54,7 @@ def fold_log(log: KeyLog, keys: list[str], until: str, *, vanished: bool = False
 
 
 def _facts(key: Key, state: KeyState) -> list[KeyEvent]:
-    """Return events that produce the same state of a key."""
+    """Return events that produce a key's state."""
     facts = [KeyEvent("delete", key, state.deletion, number=KNOWN_STATE)] if state.deletion else []
     place = state.upsert or sequence_of(state.row.version)  # a deleted row keeps its last columns
     if state.upsert or "" < place < state.deletion:

@@ -1,4 +1,4 @@
-"""Rows of logged changes (key_log.py), also used on executors: their columns, and the part of a log that a resolver needs."""
+"""Columns of logged changes (key_log.py), and the part of a log that a resolver needs; also used on executors."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ LOGGED: Final = [
 
 
 class ChangeLog(Protocol):
-    """Interface by which a resolver reads and writes a table's KeyLog."""
+    """Interface through which a resolver reads and writes a table's KeyLog."""
 
     def __contains__(self, key: Key) -> bool: ...
 
     def connected(self, keys: Iterable[Key]) -> set[Key]:
-        """Return the logged keys that changes of key connect with the given keys, including themselves."""
+        """Return the logged keys that key updates connect with the given keys, including the given keys."""
 
     def select(self, keys: Iterable[Key]) -> tuple[pa.Table | None, list[int]]:
-        """Return the logged rows, and the numbers of the rows of the given keys."""
+        """Return all logged rows, and the numbers of the rows that belong to the given keys."""
 
     def events(self, numbers: Sequence[int]) -> list[KeyEvent]:
-        """Return logged changes by their numbers; their sources are the numbers of the rows that select() returns."""
+        """Return logged changes by number; an event's source is the number of its row in the result of select()."""
 
     def add(self, rows: pa.Table) -> None:
-        """Log changes durably, except those already logged."""
+        """Log changes durably, except changes that are already logged."""
 
     def keys(self) -> list[Key]:
         """Return the logged keys."""
 
     def old_moves(self) -> list[KeyEvent]:
-        """Return the changes of key of older versions of Headstream."""
+        """Return the key updates that older versions of Headstream stored."""
 
     def drop_old(self) -> None:
-        """Remove those."""
+        """Remove the table of old_moves()."""
 
 
 def stacked(tables: Sequence[pa.Table], types: Mapping[str, pa.DataType] | None = None) -> pa.Table:
-    """Concatenate rows of several tables; null where a table lacks a column. Columns without a given type get the widest type."""
+    """Concatenate rows of several tables, with null in columns that a table lacks. Columns not in `types` get the widest type."""
     known = types or {}
     fields: dict[str, pa.Field] = {}
     for field in (field for table in tables for field in table.schema):
@@ -63,7 +63,7 @@ def stacked(tables: Sequence[pa.Table], types: Mapping[str, pa.DataType] | None 
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the type that has the values of both; the second if Arrow knows none."""
+    """Return the type that holds the values of both types; the second type if Arrow has no common type."""
     if one == other:
         return one
     for day, moment in ((one, other), (other, one)):  # which Arrow does not unify

@@ -1,12 +1,12 @@
-"""Stored rows of a table as facts for the merge, and which of them a change displaces.
+"""Stored rows of a table as events for the merge, and the rows that a change displaces.
 
-A row leaves its key by a deletion or by a change of key. A change of key that omits columns takes them from the row at its
-old key, which must still be known if the change of key arrives after the next row of that key. So the changes of a key are
-logged (key_log.py) as soon as a change implies that such a departure is missing:
+A row leaves its key by a deletion or a key update. A key update that omits columns takes their values from the row at its old
+key. This row must still be known if the key update arrives after another row was written to the old key. So the changes of a key
+are logged (key_log.py) as soon as a change implies that a deletion or key update is missing:
 
     an insert over an existing row              the change that removed that row has not arrived yet
-    a change that is older than the row         the change can belong to another row
-    a complete update of a partly known row     its insert and the changes between them have not arrived yet
+    a change that is older than the row         the change can belong to an earlier row
+    a complete update of a partly known row     its insert and the changes after the insert have not arrived yet
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from headstream.replicate.columns.row_versions import write_versions
 from headstream.replicate.columns.versions import ABSENT_VERSION, load_floor
 
 Bookkeeping: TypeAlias = tuple[bool, str, str | None]
-"""Whether a row exists, its place, and the text of its versions."""
+"""Whether a row exists, its position, and its versions as a string."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A row of the table, with its number among the rows read; `floor` is the deletion before its columns, or ""."""
+    """A row of the table with its number among the rows read. `floor` is the newest deletion before its columns, or ""."""
 
     sequence: str
     row: KnownRow
@@ -35,7 +35,7 @@ class StoredRow:
 
     @property
     def upsert(self) -> str:
-        """The place of its newest insert or update, or "" if unknown."""
+        """The position of the row's newest insert or update; "" if unknown."""
         if not self.deleted:
             return self.sequence
         place = sequence_of(self.row.version)
@@ -43,17 +43,19 @@ class StoredRow:
 
     @property
     def bookkeeping(self) -> Bookkeeping:
-        """Whether the row exists, its place, and the text of its versions."""
+        """Whether the row exists, its position, and its versions as a string."""
         return not self.deleted, self.sequence, write_versions(self.row, self.sequence, self.floor)
 
     def deletions(self, key: Key, ended: Iterable[str]) -> list[KeyEvent]:
-        """Return the known deletions of the row as events, given the places below which full loads have replaced rows."""
+        """Return the known deletions of the row as events; `ended` has the positions below which full loads have replaced
+        rows."""
         places = [self.sequence if self.deleted else "", self.floor]
         places += [end for end in ended if self.upsert < end < self.sequence] if self.deleted else []
         return [KeyEvent("delete", key, place, number=KNOWN_STATE) for place in places if place]
 
     def upserts(self, key: Key, names: frozenset[str]) -> list[KeyEvent]:
-        """Return the events that wrote its columns, one per place: a change of key in between takes the older columns only."""
+        """Return the events that wrote the row's columns, one per position, since a key update between them moves only older
+        columns."""
         if not self.upsert:
             return []
         if not self.row.groups:
@@ -72,7 +74,7 @@ class StoredRow:
 
 
 def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str, ended: Sequence[str]) -> KeyState | None:
-    """Join changes of one key, without key updates, to its stored row and tombstone (or ""); None if none exist."""
+    """Join changes of one key, without key updates, to its stored row and tombstone (or ""); None if nothing results."""
     deletions = [event.sequence for event in facts if event.kind == "delete"]
     upserts = [(event.sequence, event.row) for event in facts if event.kind != "delete"]
     if known is not None:
@@ -82,10 +84,10 @@ def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str
 
 
 def without_ended(known: StoredRow, bound: str, *, soft: bool) -> KeyState | None:
-    """Return a row without the columns older than an ended full load that did not contain it; None if there is none.
+    """Return a row without the columns that are older than an ended full load without the row; None if no row remains.
 
     Args:
-        soft: Whether changes below it are still merged; then the row remembers the place.
+        soft: Whether changes below `bound` are still merged; the row then records the bound.
     """
     deletions = [bound, known.floor, *([known.sequence] if known.deleted else [])]
     state = join_key(deletions, [(known.upsert, known.row)])
@@ -101,7 +103,7 @@ def displaced_keys(
     stored: Mapping[Key, StoredRow],
     tombstoned: Mapping[Key, str],
 ) -> set[Key]:
-    """Return the keys with a change that implies an earlier departure that has not arrived yet; `inserts` are keys and places."""
+    """Return the keys with a change that implies a missing deletion or key update; `inserts` are keys and positions."""
     upserts: dict[Key, dict[str, bool]] = {}
     deletions: dict[Key, set[str]] = {}
     for event in incoming:
@@ -131,6 +133,6 @@ def displaced_keys(
 
 
 def _is_older(place: str, newest: str) -> bool:
-    """Return whether a change is older than a row and not a row of the same load."""
+    """Return whether a change is older than a row and does not belong to the same load."""
     floor = load_floor(place)
     return place < newest and (floor is None or floor != load_floor(newest))

@@ -1,1 +1,1 @@
-"""Merges whose changes stay on Spark's executors: split into buckets of keys, folded or joined to stored rows there."""
+"""Merges with changes on Spark's executors, where they are divided into buckets of keys and folded or joined to stored rows."""

@@ -1,4 +1,4 @@
-"""The rows of a change table, made from decoded changes where they are stored: in the driver or on executors; pure.
+"""Makes the rows of a change table from decoded changes, in the driver or on executors; no I/O.
 
 tables/change_table.py lists the columns.
 """
@@ -40,8 +40,8 @@ class ChangeRows:
     """Makes rows of one change table from changes of one structure; serializable for executors.
 
     Args:
-        ordinals: Ordinal of a column -> its name, as masks number them.
-        left_out: COORDINATE_COLUMNS of changes that do not count; None for none.
+        ordinals: Ordinal of a column in masks -> its name.
+        left_out: COORDINATE_COLUMNS of changes to skip, or None.
     """
 
     names: tuple[str, ...]
@@ -70,7 +70,7 @@ class ChangeRows:
         return pa.table(arrays, schema=pa.schema([pa.field(name, kind) for name, kind in types.items()]))
 
     def _columns_of(self, masks: pa.ChunkedArray) -> pa.Array:
-        """Return the names of the columns that masks have; masks repeat, so each is read once."""
+        """Return the names of the columns in each mask; equal masks are read once."""
         encoded = masks.combine_chunks().dictionary_encode()
         names_of = [
             [self.ordinals[ordinal] for ordinal in sorted(decode_mask(mask)) if ordinal in self.ordinals]

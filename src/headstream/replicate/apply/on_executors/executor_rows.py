@@ -1,4 +1,4 @@
-"""Rows of a merge's source that executors have made, stored on their disks, and their statistics."""
+"""Rows of a merge's source that executors have computed, stored on the executors' disks, with statistics."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from headstream.replicate.columns.task_errors import naming_messages
 from headstream.replicate.engines.plan import quote_name
 
 ROWS_AT_ONCE: Final = 20_000
-"""Rows of an Arrow batch that goes to Spark."""
+"""Rows per Arrow batch for Spark."""
 _Batches: TypeAlias = Iterator[pa.RecordBatch]
 _Task = TypeVar("_Task", FoldTask, KeyedTask)
 
 
 class _ExecutorRows(Generic[_Task]):
-    """Rows of a merge's source and their report for the driver, stored on the executors' disks until it is closed."""
+    """Rows of a merge's source and their report for the driver, stored on the executors' disks until close()."""
 
     def __init__(self, frame: DataFrame, task: _Task) -> None:
         self._task: _Task = task
@@ -37,11 +37,11 @@ class _ExecutorRows(Generic[_Task]):
 
     @property
     def task(self) -> _Task:
-        """How they were made."""
+        """The task that computed the rows."""
         return self._task
 
     def deletions(self) -> Iterator[pa.Table]:
-        """Yield the highest deletion of each key that has one, a part at a time: key columns, `_hs_sequence`."""
+        """Yield the highest deletion of each deleted key, in parts: key columns, `_hs_sequence`."""
         if self.report.has_deletions:
             for row in self._parts.where("part = 'deletions'").select("content").toLocalIterator():
                 yield read_ipc(bytes(row.content))
@@ -59,7 +59,7 @@ class _ExecutorRows(Generic[_Task]):
         return self._parts.where("part = 'rows'").select("content").mapInArrow(unpack, types_sql(self._task.row_types))
 
     def close(self) -> None:
-        """Free the disks."""
+        """Delete the rows from the executors' disks."""
         self._parts.unpersist()
 
 
@@ -75,7 +75,7 @@ class JoinedChanges(_ExecutorRows[KeyedTask]):
     """The join of a table's changes to its rows."""
 
     def left(self) -> pa.Table | None:
-        """Return the changes that are left to the driver, as FoldTask.names; None for none."""
+        """Return the changes that the driver must merge, with the columns of FoldTask.names, or None."""
         contents = self._parts.where("part = 'left'").select("content").toArrow()["content"]
         found = [read_ipc(content.as_buffer()) for content in contents]
         return pa.concat_tables(found) if found else None
@@ -87,5 +87,5 @@ class JoinedChanges(_ExecutorRows[KeyedTask]):
 
 
 def types_sql(types: Mapping[str, str]) -> str:
-    """Return columns and their Spark types as Spark reads them."""
+    """Return columns and their Spark types as DDL."""
     return ", ".join(f"{quote_name(name)} {kind}" for name, kind in types.items())

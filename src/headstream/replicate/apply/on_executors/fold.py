@@ -1,10 +1,10 @@
-"""Folds a table's changes by key where they were decoded, with the driver's functions; pure, runs on executors.
+"""Folds a table's changes by key on the executors that decoded them, with the functions of the driver; no I/O.
 
     changes -> split: by hash of the key, into a chosen number of buckets -> the changes of one bucket, in the order of the log
-    -> fold: placed among the loads -> one change per key -> guarded by the tombstones -> rows of the merge's source
+    -> fold: positioned among the loads -> one change per key -> filtered by tombstones -> rows of the merge's source
 
-A bucket has all changes of its keys, so the folds of all buckets are the fold of all changes. Only a change of key, a partial
-image or a dropped column needs more than its key's bucket: the fold reports it, and the driver folds the table's changes.
+A bucket has all changes of its keys, so folding each bucket equals folding all changes. Only a key update, a partial image or a
+dropped column needs more than its key's bucket. In this case the fold reports it, and the driver folds the table's changes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class FoldReport:
     """The report of a fold to the driver.
 
     Args:
-        has_below_first: Whether late changes were placed below the first load.
-        needs_driver: Whether the changes need more than their keys' changes; if so, there are no rows.
-        is_unsettled: Whether changes are placed below the end of a load that was settled before them: see Loads.place().
+        has_below_first: Whether late changes were positioned below the first load.
+        needs_driver: Whether the driver must fold the changes; if so, there are no rows.
+        is_unsettled: Whether changes are positioned below the end of a load that was already settled; see Loads.place().
     """
 
     changes: int = 0
@@ -55,7 +55,7 @@ class FoldReport:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The fold of a bucket: rows of the merge's source, and the highest deletion of each key that has one."""
+    """The fold of a bucket: rows of the merge's source, and the highest deletion of each deleted key."""
 
     report: FoldReport
     rows: pa.Table | None = None
@@ -64,13 +64,13 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class FoldTask:
-    """The fold of one table's changes of one structure; serializable for executors.
+    """Folds one table's changes of one structure; serializable for executors.
 
     Args:
-        names: The columns of decoded changes, as the table spells them.
-        metadata: The columns and keys of their schema, likewise.
-        settled: Rows with a place below this text have been removed by a load.
-        tombstones: The key columns and `_hs_deletion` of its tombstones that can be above a change; None for none.
+        names: The columns of decoded changes, with the table's spelling.
+        metadata: The columns and keys of the changes' schema, with the table's spelling.
+        settled: Rows with a position below this string have been removed by a load.
+        tombstones: The key columns and `_hs_deletion` of tombstones that can be above a change, or None.
     """
 
     names: tuple[str, ...]
@@ -86,7 +86,7 @@ class FoldTask:
 
     @property
     def table(self) -> str:
-        """The source's schema and name of the table, for errors."""
+        """Schema and name of the source table, for errors."""
         return self.metadata.lineage.qualified_name
 
     @property
@@ -99,13 +99,13 @@ class FoldTask:
         return {name: self.types[name] for name in names} | own | bookkeeping
 
     def split(self, changes: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-        """Divide decoded changes into buckets, so that all changes of a key are in one bucket."""
+        """Divide decoded changes into buckets; all changes of a key are in the same bucket."""
         named = changes.rename_columns(list(self.names))
         keys = [named[key] for key in self.metadata.key_columns]
         yield from divide(named, keys or [change_keys(named)], count)
 
     def fold(self, changes: pa.Table) -> Folded:
-        """Return the fold of one bucket, given all of its changes from split(), in the order of the log."""
+        """Return the fold of one bucket, given all changes of the bucket from split(), in log order."""
         count = changes.num_rows
         if self.left_out is not None:
             changes = leave_out(changes, CHANGE_COORDINATES, self.left_out)
@@ -139,7 +139,7 @@ class FoldTask:
 
 
 def join_reports(parts: Sequence[FoldReport]) -> FoldReport:
-    """Return the report of a fold of several buckets."""
+    """Return the joint report of several buckets."""
     return FoldReport(
         sum(part.changes for part in parts),
         sum(part.rows for part in parts),
@@ -157,7 +157,7 @@ def join_reports(parts: Sequence[FoldReport]) -> FoldReport:
 
 
 def complete_columns(rows: pa.Table, columns: Sequence[str], types: Mapping[str, str]) -> pa.Table:
-    """Return rows with null in the columns that their schema lacks: of inserts, and of deletions, whose values are ignored."""
+    """Return inserts and deletions with null in the columns that their schema lacks."""
     present = set(rows.schema.names)
     for name in columns:
         if name not in present:
@@ -166,7 +166,8 @@ def complete_columns(rows: pa.Table, columns: Sequence[str], types: Mapping[str,
 
 
 def divide_by_tombstones(changes: pa.Table, keys: list[str], tombstones: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Divide changes, one per key: those to apply, and the upserts that are older than their key's tombstone (`_hs_deletion`)."""
+    """Divide changes, one per key, into changes to apply and upserts that are older than their key's tombstone
+    (`_hs_deletion`)."""
     nothing = changes.slice(0, 0)
     if not tombstones.num_rows:
         return changes, nothing
@@ -180,6 +181,6 @@ def divide_by_tombstones(changes: pa.Table, keys: list[str], tombstones: pa.Tabl
 
 
 def has_loads(rows: pa.Table) -> bool:
-    """Return whether some rows include placed rows of full loads."""
+    """Return whether rows include positioned rows of full loads."""
     marks = pc.utf8_slice_codeunits(rows["_hs_sequence"], -LOAD_TIME_CHARACTERS - 1, -LOAD_TIME_CHARACTERS)
     return bool(pc.any(pc.equal(marks, LOAD_MARK)).as_py())

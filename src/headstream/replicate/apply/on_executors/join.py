@@ -1,10 +1,10 @@
-"""Merges the changes of a bucket of keys with the stored rows of these keys (SCD type 1); pure, runs on executors.
+"""Merges the changes of a bucket of keys with the stored rows of these keys (SCD type 1) on executors; no I/O.
 
-    changes -> statistics: partial images, changes of key, ranges of keys -> driver
+    changes -> statistics: partial images, key updates, ranges of keys -> driver
     changes, stored rows -> split: by hash of the key -> changes and stored rows of one bucket
-    -> join: placed, one change per key, or joined to the stored row (resolve.py) -> rows of the merge's source
+    -> join: positioned, one change per key, or joined to the stored row (resolve.py) -> rows of the merge's source
 
-These are the functions that the driver uses. Only keys that changes of key connect are left to it (keyed_task.py).
+The driver uses the same functions. Only keys that key updates connect are left to the driver (keyed_task.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from headstream.replicate.storage.places import Place
 
 @dataclass(frozen=True, slots=True)
 class JoinTask(KeyedTask):
-    """The join of changes to the rows of a table of SCD type 1; `tracks`: the table has had changes that omit columns."""
+    """Joins changes to the rows of a table of SCD type 1. `tracks`: the table has had changes that omit columns."""
 
     tracks: bool = False
 
@@ -44,12 +44,13 @@ class JoinTask(KeyedTask):
 
     @property
     def stored_types(self) -> dict[str, str]:
-        """The columns that are read of stored rows, and their Spark types."""
+        """The columns to read of stored rows, and their Spark types."""
         bookkeeping = ["_hs_sequence", "_hs_versions", *([DELETED] if self.soft else [])]
         return {name: self.columns[name] for name in dict.fromkeys([*self.keys, *self.fold.columns, *bookkeeping])}
 
     def join(self, changes: pa.Table, stored: pa.Table | None) -> Joined:
-        """Return the join of one bucket: its changes in the order of the log, and its rows from split_stored(), if it has any."""
+        """Return the join of one bucket. `changes` are in log order; `stored` are the bucket's rows from split_stored(), or
+        None."""
         count = changes.num_rows
         if self.fold.left_out is not None:
             changes = leave_out(changes, CHANGE_COORDINATES, self.fold.left_out)
@@ -89,7 +90,7 @@ class JoinTask(KeyedTask):
     def _resolve(
         self, plain: pa.Table, events: pa.Table | None, collapsed: Any, stored: _StoredRows
     ) -> tuple[pa.Table, Resolved | None]:
-        """Return the changes that are merged unchanged, and the resolved rows of all other changes."""
+        """Return the changes to merge unchanged, and the resolved rows of all other changes."""
         tombstones = _KnownTombstones(self.fold.tombstones, self.keys)
         plain, _ = divide_by_tombstones(plain, self.keys, tombstones.rows(plain.schema))
         resolver = Resolver(stored, self.keys, tombstones, None, soft=self.soft)
@@ -99,7 +100,7 @@ class JoinTask(KeyedTask):
         return plain, resolver.resolve(events, late, collapsed, self.ended, tracks=self.tracks)
 
     def _deletions(self, found: pa.Table | None, resolved: Resolved | None, deferred: pa.Table | None) -> pa.Table | None:
-        """Return the tombstones of a bucket, except for keys that the driver merges; softly deleted rows need none."""
+        """Return the tombstones of a bucket, without keys that the driver merges; softly deleted rows need no tombstones."""
         if self.soft:
             return None
         parts = [] if found is None else [in_table_types(found, self.fold.types)]
@@ -111,7 +112,7 @@ class JoinTask(KeyedTask):
 
 
 class _StoredRows:
-    """The stored rows of a bucket, as a resolver reads a table."""
+    """The stored rows of a bucket, with the interface of a table for a resolver."""
 
     def __init__(self, rows: pa.Table | None, columns: dict[str, str], read: dict[str, str]) -> None:
         schema = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in read.items()])
@@ -120,15 +121,15 @@ class _StoredRows:
 
     @property
     def path(self) -> Place:
-        """Not known to a bucket."""
+        """Not available: a bucket has no path."""
         return Path()
 
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
-        """Not possible: a bucket has rows of the given keys."""
+        """Not available: a bucket can only return rows by key."""
         raise AssertionError(where)
 
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
-        """Return columns of the rows that have one of the given keys."""
+        """Return the given columns of the rows with one of the given keys."""
         return match_keys(self._rows.select(list(columns)), keys)
 
 
@@ -140,7 +141,7 @@ class _KnownTombstones:
         self._keys = keys
 
     def rows(self, types: pa.Schema) -> pa.Table:
-        """Return key columns, of the types given, and `_hs_deletion`."""
+        """Return the key columns, in the given types, and `_hs_deletion`."""
         schema = pa.schema([*(types.field(key) for key in self._keys), pa.field("_hs_deletion", pa.string())])
         return schema.empty_table() if self._rows is None else self._rows.select(schema.names).cast(schema)
 

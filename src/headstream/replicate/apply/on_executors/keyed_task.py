@@ -1,7 +1,7 @@
-"""Divides changes, and the stored rows of their keys, into buckets of keys; pure, runs on executors.
+"""Divides changes and the stored rows of their keys into buckets of keys, on executors; no I/O.
 
-A bucket has all changes of its keys and all stored rows of them. The driver merges the keys that key updates connect, with all
-their changes: the effect of a key update can depend on other buckets, and on changes that were logged earlier (key_log.py).
+A bucket has all changes and all stored rows of its keys. The driver merges all changes of keys that key updates connect, because
+a key update can depend on other buckets and on changes that were logged earlier (key_log.py).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from headstream.replicate.columns.raw import CHANGE_COORDINATES, leave_out, matc
 from headstream.replicate.engines.key_ranges import ValueRanges, join_ranges, value_ranges
 
 MAX_DRIVER_KEYS: Final = 20_000
-"""Most keys that are left to the driver because changes of key connect them; with more, it gets all changes of the table."""
+"""Maximum number of connected keys that the driver merges; above it, the driver gets all changes of the table."""
 _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 
 @dataclass(frozen=True, slots=True)
 class KeyStatistics:
-    """Statistics of changes that the driver needs before they are joined.
+    """Statistics of changes that the driver needs before the join.
 
     Args:
-        moved: The keys before and after changes of key; None if there are too many.
-        lowest: The lowest place of the changes among the loads, for tables of type 2; None if there are no changes.
+        moved: The keys before and after key updates; None if there are more than MAX_DRIVER_KEYS.
+        lowest: The lowest position of the changes, for tables of type 2; None if there are no changes.
     """
 
     ranges: ValueRanges
@@ -47,7 +47,7 @@ class KeyStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The join of a bucket: rows of the merge's source, tombstones to write first, and changes that the driver must merge."""
+    """Result of a bucket: rows of the merge's source, tombstones to write first, and changes that the driver must merge."""
 
     report: FoldReport
     rows: pa.Table | None = None
@@ -57,11 +57,11 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class KeyedTask(ABC):
-    """The join of one table's changes of one structure to its rows; serializable for executors.
+    """Joins one table's changes of one structure to its rows; serializable for executors.
 
     Args:
-        ended: As Loads.ends: in type 1 the texts below which loads have replaced rows, in type 2 the places.
-        driver_keys: The keys that changes of key connect: key columns in the table's types; None for none.
+        ended: From Loads.ends: for type 1 the strings below which loads have replaced rows, for type 2 the positions.
+        driver_keys: The keys that key updates connect, as key columns in the table's types, or None.
     """
 
     fold: FoldTask
@@ -72,7 +72,7 @@ class KeyedTask(ABC):
 
     @property
     def table(self) -> str:
-        """The source's schema and name of the table, for errors."""
+        """Schema and name of the source table, for errors."""
         return self.fold.table
 
     @property
@@ -93,18 +93,19 @@ class KeyedTask(ABC):
     @property
     @abstractmethod
     def stored_types(self) -> dict[str, str]:
-        """The columns that are read of stored rows, and their Spark types."""
+        """The columns to read of stored rows, and their Spark types."""
 
     @abstractmethod
     def join(self, changes: pa.Table, stored: pa.Table | None) -> Joined:
-        """Return the join of one bucket: its changes in the order of the log, and its rows from split_stored(), if it has any."""
+        """Return the join of one bucket. `changes` are in log order; `stored` are the bucket's rows from split_stored(), or
+        None."""
 
     def keys_of(self, changes: pa.Table) -> pa.Table:
         """Return the keys of decoded changes, in the table's types."""
         return self._own_keys(changes.rename_columns(list(self.fold.names)))
 
     def key_statistics(self, changes: pa.Table) -> KeyStatistics:
-        """Return the statistics of decoded changes that the driver needs first."""
+        """Return the statistics of decoded changes that the driver needs before the join."""
         named = changes.rename_columns(list(self.fold.names))
         if self.fold.left_out is not None:
             named = leave_out(named, CHANGE_COORDINATES, self.fold.left_out)
@@ -117,7 +118,7 @@ class KeyedTask(ABC):
         return KeyStatistics(ranges, moved if is_few else None, has_partial_images(named, self.fold.metadata))
 
     def split(self, changes: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-        """Divide decoded changes into buckets: a key's changes and its stored row are in one bucket."""
+        """Divide decoded changes into buckets; the changes and stored rows of a key are in the same bucket."""
         named = changes.rename_columns(list(self.fold.names))
         yield from divide(named, self._own_keys(named).columns, count)
 
@@ -127,7 +128,7 @@ class KeyedTask(ABC):
         yield from divide(rows, rows.select(self.keys).columns, count)
 
     def _place(self, changes: pa.Table, *, keeps_all: bool) -> tuple[pa.Table, Loads]:
-        """Return changes with their places among the loads, without ignored deletions, and the loads after them."""
+        """Return changes with their positions, without ignored deletions, and the loads after these changes."""
         loads = Loads(loads=list(self.fold.loads), settled=self.fold.settled)
         placed = loads.place(changes, self.fold.gap_us, keeps_all=keeps_all)
         if self.fold.skips_deletes:
@@ -147,7 +148,7 @@ class KeyedTask(ABC):
 
 
 def join_key_statistics(parts: Iterable[KeyStatistics]) -> KeyStatistics:
-    """Return the key statistics of all changes, given the statistics of one or more parts."""
+    """Return the key statistics of all changes from the statistics of one or more parts."""
     found = list(parts)
     moved = [part.moved for part in found if part.moved is not None]
     is_few = len(moved) == len(found) and sum(part.num_rows for part in moved) <= MAX_DRIVER_KEYS

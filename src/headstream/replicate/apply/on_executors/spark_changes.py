@@ -1,14 +1,13 @@
-"""The decoded changes of a micro-batch that stay on Spark's executors: folded, or joined to stored rows, and merged from there.
+"""The decoded changes of a micro-batch on Spark's executors, where they are folded or joined to stored rows, and merged.
 
     changes of a table -> split by key (fold.py) -> shuffled -> folded, stored -> driver: reports and deletions
                                                                                -> rows, as the source of Spark's MERGE
-    where complete images are not enough: changes of a
-    table -> statistics (keyed_task.py)                                     -> driver: ranges of keys, changes of key
-    changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: the same, and the changes left to it
-    Spark
+    if complete images are not enough:
+    changes of a table -> statistics (keyed_task.py)                           -> driver: ranges of keys, key updates
+    changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: reports, changes left to the driver
 
-computes a lost part again from the source: the offsets of a micro-batch are planned, so its messages are the same. Changes are
-Arrow IPC bytes up to the rows of the merge; Spark sees their bucket and their place in the order of the log.
+Spark recomputes a lost part from the source; since the offsets of a micro-batch are planned, its messages are the same. Changes
+are Arrow IPC bytes until the rows of the merge; Spark knows only their bucket and their position in the log.
 """
 
 from __future__ import annotations
@@ -51,18 +50,18 @@ from headstream.replicate.engines.plan import quote_name
 
 _Batches: TypeAlias = Iterator[pa.RecordBatch]
 _Parts: TypeAlias = tuple[FoldReport, Mapping[str, pa.Table | None]]
-"""The report of a bucket, and its tables by the name of their part."""
+"""The report of a bucket, and its tables by part name."""
 
 _PIECE: Final = "bucket INT NOT NULL, place BIGINT NOT NULL, content BINARY NOT NULL"
 _PART: Final = "part STRING NOT NULL, content BINARY NOT NULL"
 _STORED: Final = -1
-"""The place of stored rows, in the order of the log before all changes."""
+"""The position of stored rows, before all changes of the log."""
 _Task = TypeVar("_Task", FoldTask, KeyedTask)
 
 
 @dataclass(frozen=True, slots=True)
 class SparkChanges:
-    """The stored changes of schemas of one structure."""
+    """The stored changes of schemas with the same structure."""
 
     batch: StoredBatch
     schema_ids: tuple[str, ...]
@@ -75,11 +74,11 @@ class SparkChanges:
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether they are few, and already in the driver."""
+        """Whether the changes are few and already in the driver."""
         return self.batch.has_at_hand(self.schema_ids)
 
     def fetch(self) -> pa.Table:
-        """Return the changes through the driver; raise StorageError if they differ from the changes decoded first."""
+        """Return the changes to the driver; raise StorageError if recomputed changes differ from the first result."""
         found = self.batch.at_hand(self.schema_ids)
         if found is not None:
             self.batch.note_fetched(found.num_rows)
@@ -90,11 +89,11 @@ class SparkChanges:
         return rows if self.batch.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.batch.left_out)
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Exclude further changes, of all schemas of the micro-batch, from fetches and merges."""
+        """Exclude more changes, of any schema of the micro-batch, from fetches and merges."""
         self.batch.left_out = join_coordinates([self.batch.left_out, coordinates])
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
-        """Return CHANGE_COORDINATES of the changes, or of the wanted changes."""
+        """Return CHANGE_COORDINATES of the wanted changes, by default of all changes."""
         at_hand = self.batch.at_hand(self.schema_ids)
         if at_hand is not None:
             return at_hand.select(list(CHANGE_COORDINATES))
@@ -119,7 +118,7 @@ class SparkChanges:
         return divide_stored_events(self.batch, self.schema_ids, self.num_rows, lineages, others)
 
     def find(self, find: LoadsFrom | OfTransactions) -> dict[str, pa.Table]:
-        """Return the coordinates of some of the changes by schema id; see find_stored_changes()."""
+        """Return the coordinates of the changes that `find` selects, by schema id; see find_stored_changes()."""
         return find_stored_changes(self.batch, self.schema_ids, find)
 
     def offset_ends(self) -> tuple[int, int]:
@@ -137,7 +136,7 @@ class SparkChanges:
         return ends[0], ends[1]
 
     def change_rows(self, task: ChangeRows, present: DataFrame | None = None, *, by: Sequence[str] = ()) -> DataFrame:
-        """Return the rows of the changes for a change table, without rows that are present by the columns `by`."""
+        """Return the rows of the changes for a change table, without rows whose columns `by` equal a row in `present`."""
         packed = pickle.dumps((task, self.batch.left_out))
 
         def make(batches: _Batches) -> _Batches:
@@ -157,7 +156,7 @@ class SparkChanges:
         return made.join(self.batch.in_own_session(present), list(by), "left_anti")
 
     def fold(self, task: FoldTask) -> FoldedChanges:
-        """Fold the changes on the executors; raise StorageError if they differ from the changes decoded first."""
+        """Fold the changes on the executors; raise StorageError if recomputed changes differ from the first result."""
         count = self.batch.count_buckets(self.num_rows, self.statistics.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
@@ -170,7 +169,7 @@ class SparkChanges:
         return self._checked(FoldedChanges(_by_bucket(pieces, task, "folding", fold), task))
 
     def key_statistics(self, task: KeyedTask) -> KeyStatistics:
-        """Return the statistics that the driver needs before the changes are joined."""
+        """Return the statistics that the driver needs before the join."""
         packed = pickle.dumps(task)
 
         def key_statistics(batches: _Batches) -> _Batches:
@@ -193,7 +192,8 @@ class SparkChanges:
         return join_key_statistics(pickle.loads(content.as_buffer()) for content in found)
 
     def join(self, task: KeyedTask, stored: DataFrame | None) -> JoinedChanges:
-        """Join changes to the stored rows (KeyedTask.stored_types) in the range of their keys, on executors; None: no rows."""
+        """Join changes on executors to the stored rows (KeyedTask.stored_types) in the range of their keys; None: there are no
+        rows."""
         count = self.batch.count_buckets(self.num_rows, self.statistics.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
@@ -210,7 +210,7 @@ class SparkChanges:
         return self._checked(JoinedChanges(_by_bucket(pieces, task, "joining", join), task))
 
     def _stored_pieces(self, task: KeyedTask, stored: DataFrame, count: int) -> DataFrame:
-        """Return the stored rows that have a key of the changes, as pieces of buckets."""
+        """Return the stored rows that have a key of the changes, divided by bucket."""
         packed = pickle.dumps(task)
 
         def list_keys(batches: _Batches) -> _Batches:
@@ -247,7 +247,7 @@ _Result = TypeVar("_Result", FoldedChanges, JoinedChanges)
 
 
 def join_stored(parts: Sequence[SparkChanges]) -> SparkChanges:
-    """Return the changes of several schemas of one structure and one micro-batch."""
+    """Return the joint changes of several schemas with the same structure, of one micro-batch."""
     schema_ids = tuple(schema_id for part in parts for schema_id in part.schema_ids)
     return replace(parts[0], schema_ids=schema_ids, statistics=join_statistics([part.statistics for part in parts]))
 
@@ -272,7 +272,7 @@ def _splitting(task: FoldTask | KeyedTask, count: int) -> Callable[[_Batches], _
 def _by_bucket(
     pieces: DataFrame, task: _Task, step: str, make: Callable[[_Task, pa.Table | None, pa.Table | None], _Parts]
 ) -> DataFrame:
-    """Return the parts made of each bucket. The pieces (_PIECE) of a bucket are in one partition, which contains only them."""
+    """Return the parts that `make` returns for each bucket. All pieces (_PIECE) of a bucket are in a partition of their own."""
     packed = pickle.dumps(task)
 
     def run(batches: _Batches) -> _Batches:
@@ -296,7 +296,7 @@ def _by_bucket(
 
 
 def _encoded(report: FoldReport, tables: Mapping[str, pa.Table | None]) -> _Batches:
-    """Yield the parts of a bucket, _PART."""
+    """Yield the parts of a bucket (_PART)."""
     parts = [("report", pickle.dumps(report))]
     for name, table in tables.items():
         if table is not None and table.num_rows:

@@ -1,8 +1,8 @@
 """The decoded form of a micro-batch, stored on Spark's executors.
 
-decoded frame (DECODED_SCHEMA) -> stored on the executors' disks -> driver: all but the changes, and the changes' statistics ->
-                                                                 driver: the changes of tables with few of them -> executors: all
-                                                                 other changes (spark_changes.py)
+decoded frame (DECODED_SCHEMA) -> stored on the executors' disks -> driver: statistics, and all rows except changes
+                                                                 -> driver: changes of tables with few changes
+                                                                 -> executors: all other changes (spark_changes.py)
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _SETTINGS: Final = {
 }
 PLACE: Final = "_hs_place"
 _BUCKET_ROWS: Final = 100_000
-"""Changes that a task folds at a time, about; it holds them in memory."""
+"""Approximate number of changes that a task folds at a time and holds in memory."""
 _LEAST_BUCKET_ROWS: Final = 10_000
-"""Changes that are worth their own task."""
+"""Minimum number of changes for a separate task."""
 MAX_SMALL_ROWS: Final = 10_000
 _MAX_SMALL_BYTES: Final = 8 << 20
-"""Most changes of a schema, and their size in memory, that the driver merges: cheaper than the jobs of a fold and a MERGE."""
+"""Maximum number and size in memory of a schema's changes that the driver merges, which is cheaper than two Spark jobs."""
 _MAX_FETCHED_BYTES: Final = 64 << 20
-"""Size of the changes of all schemas that the driver gets for it in a micro-batch, smallest first."""
+"""Maximum size of the changes of all schemas that the driver fetches in a micro-batch, smallest schemas first."""
 
 
 def open_store_session(spark: SparkSession) -> SparkSession:
-    """Return a session for the stored micro-batches of a pipeline, with settings for few and large rows."""
+    """Return a session for the stored micro-batches of a pipeline, with settings for a small number of large rows."""
     session = spark.newSession()
     for name, value in _SETTINGS.items():
         session.conf.set(name, value)
@@ -55,10 +55,10 @@ class StoredBatch:
     """The decoded form of a micro-batch, stored on the executors' disks until it is closed.
 
     Args:
-        frame: Its columns are as in decoded.DECODED_SCHEMA; the changes have statistics.
+        frame: Has the columns of decoded.DECODED_SCHEMA, with statistics of the changes.
 
     Attributes:
-        left_out: Coordinates of changes that do not count, COORDINATE_COLUMNS; None for none.
+        left_out: Coordinates of changes to skip (COORDINATE_COLUMNS), or None.
     """
 
     def __init__(self, session: SparkSession, frame: DataFrame, collect: Collect) -> None:
@@ -75,10 +75,10 @@ class StoredBatch:
         self.fetched_rows = 0
 
     def fetch_others(self, *, waiting: bool) -> pa.Table:
-        """Return rows that are not changes, decoded.DECODED_SCHEMA.
+        """Return the rows that are not changes (decoded.DECODED_SCHEMA).
 
         Raises:
-            StorageError: some of those messages now have a schema: an executor was lost, and its replacement has found it.
+            StorageError: some of the messages now have a schema: an executor was lost, and its replacement found the schema.
         """
         if waiting:
             rows = self._collect(self._rows.where("kind = 'waiting'").drop(PLACE))
@@ -91,7 +91,7 @@ class StoredBatch:
         return rows.filter(pc.invert(is_waiting))
 
     def fetch_small(self, statistics: Mapping[str, ChangeStatistics]) -> None:
-        """Get the changes of schemas with few of them, in one job: the driver merges them, see SparkChanges.is_at_hand."""
+        """Fetch the changes of schemas with few changes in one job; the driver merges these. See SparkChanges.is_at_hand."""
         left = _MAX_FETCHED_BYTES
         chosen = []
         for schema_id, found in sorted(statistics.items(), key=lambda item: item[1].size_bytes):
@@ -113,19 +113,19 @@ class StoredBatch:
         return all(schema_id in self._at_hand for schema_id in schema_ids)
 
     def at_hand(self, schema_ids: Sequence[str]) -> pa.Table | None:
-        """Return the changes of the given schemas if fetch_small() has fetched them."""
+        """Return the changes of the given schemas if fetch_small() has fetched the changes."""
         if not self.has_at_hand(schema_ids):
             return None
         rows = pa.concat_tables([self._at_hand[schema_id] for schema_id in schema_ids])
         return rows if self.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.left_out)
 
     def close(self) -> None:
-        """Free the disks."""
+        """Delete the rows from the executors' disks."""
         self._rows.unpersist()
         self._rows.sparkSession.catalog.dropGlobalTempView(self._view)
 
     def contents(self, schema_ids: Sequence[str]) -> DataFrame:
-        """Return the encoded changes of the given schemas, with their places: `_hs_place`, `content`."""
+        """Return the encoded changes of the given schemas with their positions: `_hs_place`, `content`."""
         wanted = self._rows.where("kind = 'changes'").where(sf.col("schema_id").isin(*schema_ids))
         return wanted.select(PLACE, "content")
 
@@ -134,12 +134,12 @@ class StoredBatch:
         return self._rows.where("kind = 'changes'").where(sf.col("schema_id").isin(*schema_ids)).select("schema_id", "content")
 
     def fetch(self, frame: DataFrame) -> list[pa.Table]:
-        """Return the tables that rows of `_hs_place` and `content` encode, in their order."""
+        """Return the tables that rows of `_hs_place` and `content` encode, in the order of `_hs_place`."""
         found = self._collect(frame)
         return [read_ipc(content.as_buffer()) for content in found.sort_by(PLACE)["content"]]
 
     def in_own_session(self, frame: DataFrame) -> DataFrame:
-        """Return a frame of another session as a frame of this batch's session: only such frames can be joined with its rows."""
+        """Return a frame of another session as a frame of this batch's session, as joins with the batch's rows require."""
         view = f"headstream_{uuid.uuid4().hex}"
         frame.createGlobalTempView(view)
         try:
@@ -148,18 +148,18 @@ class StoredBatch:
             self._rows.sparkSession.catalog.dropGlobalTempView(view)
 
     def note_fetched(self, rows: int) -> None:
-        """Count changes that the driver has received; tables are merged by several threads."""
+        """Count changes that the driver has received; thread-safe, since several threads merge tables."""
         with self._lock:
             self.fetched_rows += rows
 
     def count_buckets(self, rows: int, size_bytes: int = 0) -> int:
-        """Return the number of buckets for changes, by their number and their size in memory."""
+        """Return the number of buckets for a number of changes and their size in memory."""
         least = max(-(-rows // _BUCKET_ROWS), -(-size_bytes // MAX_UNIT_BYTES))
         return max(min(self._parallelism, rows // _LEAST_BUCKET_ROWS), least, 1)
 
 
 def check_count(schema_ids: Sequence[str], expected: int, found: int) -> None:
-    """Check that changes equal the changes that were decoded first: a micro-batch's offsets are planned, its schemas are not."""
+    """Check that recomputed changes equal the first result: a micro-batch's offsets are fixed, but its schemas are not."""
     if found != expected:
         what = f"a micro-batch of {expected:,} changes has {found:,} when it is decoded again"
         raise StorageError(what, where=", ".join(schema_ids))

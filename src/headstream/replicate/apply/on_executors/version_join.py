@@ -1,9 +1,9 @@
-"""Merges the changes of a bucket of keys with the stored versions of these keys (SCD type 2); pure, runs on executors.
+"""Merges the changes of a bucket of keys with the stored versions of these keys (SCD type 2) on executors; no I/O.
 
-    changes -> statistics: changes of key, ranges of keys, lowest place -> driver
+    changes -> statistics: key updates, ranges of keys, lowest position -> driver
     changes, stored versions -> split: by hash of the key -> one bucket -> join: rows of the merge's source
 
-These are the functions that the driver uses (type2/events.py, type2/merge_source.py).
+The driver uses the same functions (type2/events.py, type2/merge_source.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REMOVE: Final = pa.scalar(REMOVE, pa.int8())
 
 @dataclass(frozen=True, slots=True)
 class HistoryTask(KeyedTask):
-    """The join of changes to the versions of a table of SCD type 2."""
+    """Joins changes to the versions of a table of SCD type 2."""
 
     @property
     def row_types(self) -> dict[str, str]:
@@ -37,7 +37,7 @@ class HistoryTask(KeyedTask):
 
     @property
     def stored_types(self) -> dict[str, str]:
-        """The columns that are read of stored versions, and their Spark types."""
+        """The columns to read of stored versions, and their Spark types."""
         return {name: self.columns[name] for name in (*self._histories.columns, *STORED)}
 
     @property
@@ -49,7 +49,7 @@ class HistoryTask(KeyedTask):
         return replace(KeyedTask._key_statistics(self, named), lowest=pc.min(placed["_hs_sequence"]).as_py())
 
     def join(self, changes: pa.Table, stored: pa.Table | None) -> Joined:
-        """Return the join of one bucket: its changes in the order of the log, and the stored versions that they can affect."""
+        """Return the join of one bucket. `changes` are in log order; `stored` are the versions that the changes can affect."""
         count = changes.num_rows
         if self.fold.left_out is not None:
             changes = leave_out(changes, CHANGE_COORDINATES, self.fold.left_out)
@@ -74,6 +74,6 @@ class HistoryTask(KeyedTask):
 
 
 def report_versions(count: int, rows: pa.Table, keys: Sequence[str]) -> FoldReport:
-    """Return the report on which the plan of a merge into a table of SCD type 2 depends."""
+    """Return the report for the plan of a merge into a table of SCD type 2."""
     removes = pc.sum(pc.equal(rows[ACTION], _REMOVE)).as_py() or 0
     return FoldReport(count, rows.num_rows, removes, ranges=value_ranges(rows, keys))

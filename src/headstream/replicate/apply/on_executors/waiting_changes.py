@@ -1,8 +1,8 @@
-"""Finds the changes on Spark's executors that must wait: for the rest of their transaction, or for the load of their rows.
+"""Finds the changes on Spark's executors that must wait for their complete transaction or for the load of their rows.
 
-changes of all tables -> events, shuffled by transaction -> divided (transaction_events.py) -> driver: complete transactions by
-                                                                                              name, events of the rest changes,
-conditions (OfTransactions, LoadsFrom) -> driver: coordinates of the waiting changes
+changes of all tables -> events, shuffled by transaction -> divided (transaction_events.py)
+                      -> driver: names of complete transactions, events of all others
+changes, conditions (OfTransactions, LoadsFrom) -> driver: coordinates of the waiting changes
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _FOUND: Final = "schema_id STRING NOT NULL, content BINARY NOT NULL"
 def divide_stored_events(
     batch: StoredBatch, schema_ids: Sequence[str], count: int, lineages: Mapping[str, Lineage], others: pa.Table
 ) -> SeenEvents:
-    """Return the events of stored changes and of other messages, divided by whether their transaction is complete.
+    """Return the events of stored changes and other messages, divided into complete and incomplete transactions.
 
     Args:
-        others: Events of messages that are in the driver, EVENTS_SCHEMA.
+        others: Events of messages in the driver (EVENTS_SCHEMA).
     """
     packed = pickle.dumps((dict(lineages), batch.left_out))
 
@@ -75,7 +75,7 @@ def divide_stored_events(
 def find_stored_changes(
     batch: StoredBatch, schema_ids: Sequence[str], find: Callable[[str, pa.Table], pa.Table]
 ) -> dict[str, pa.Table]:
-    """Return the coordinates that a function, run on executors, finds in the stored changes of each schema."""
+    """Return the coordinates that `find`, called on executors, returns for the stored changes of each schema."""
     packed = pickle.dumps((find, batch.left_out))
 
     def select(batches: _Batches) -> _Batches:
@@ -104,18 +104,18 @@ class OfTransactions:
     keys: pa.Array
 
     def __call__(self, schema_id: str, changes: pa.Table) -> pa.Table:
-        """Return CHANGE_COORDINATES and TRANSACTION of the waiting changes among some changes."""
+        """Return CHANGE_COORDINATES and TRANSACTION of the changes that must wait."""
         return changes_of(changes, self.lineages[schema_id], self.keys)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadsFrom:
-    """Finds the REFRESH rows logged from a time (us) on that wait for their load; serializable for executors."""
+    """Finds the REFRESH rows that were logged at or after a time (us) and wait for their load; serializable for executors."""
 
     from_us: dict[str, int]
 
     def __call__(self, schema_id: str, changes: pa.Table) -> pa.Table:
-        """Return CHANGE_COORDINATES of the waiting changes among some changes."""
+        """Return CHANGE_COORDINATES of the changes that must wait."""
         return changes.filter(loads_from(changes, self.from_us[schema_id])).select(list(CHANGE_COORDINATES))
 
 

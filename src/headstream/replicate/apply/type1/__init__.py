@@ -1,1 +1,1 @@
-"""Current rows (SCD type 1): one row per key, guarded by the change sequence; soft deletions."""
+"""Current rows (SCD type 1): one row per key, compared by change sequence; soft deletions."""

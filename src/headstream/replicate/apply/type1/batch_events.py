@@ -1,4 +1,4 @@
-"""The changes of a batch that are joined to stored rows, as events of their keys (row_merge.py)."""
+"""The changes of a batch that are joined to stored rows, as events per key (row_merge.py)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _INSERT: Final = OPERATIONS.index("INSERT")
 
 
 class BatchEvents:
-    """The changes of a batch that are resolved, as rows and as events.
+    """The changes of a batch to resolve, as rows and as events.
 
     Args:
-        late: Complete changes that are also resolved, one per key.
+        late: Complete changes that must be resolved too, one per key.
 
     Attributes:
-        inserts: Key and place of the inserts.
+        inserts: Key and position of each insert.
     """
 
     def __init__(self, events: pa.Table | None, late: pa.Table, keys: list[str], collapsed: Collapsed) -> None:
@@ -58,13 +58,13 @@ class BatchEvents:
         return tuple(row[OLD_PREFIX + name] for name in self._keys)
 
     def _carried_by(self, mask: bytes | None) -> frozenset[str]:
-        """Return the columns that a mask names, without key columns: one object for equal masks."""
+        """Return the columns in a mask, without key columns; equal masks share one object."""
         if mask not in self._carried:
             self._carried[mask] = self._present(mask) & self._columns
         return self._carried[mask]
 
     def events(self, first: int) -> list[KeyEvent]:
-        """Return the changes as events, whose sources are row numbers from `first` on."""
+        """Return the changes as events; an event's source is its row number, counted from `first`."""
         found = []
         for number, row in enumerate(self._records, first):
             key, sequence = self._key(row), row["_hs_sequence"]

@@ -1,4 +1,4 @@
-"""The current rows (SCD type 1): merges one change per key into a table, guarded by the change sequence."""
+"""Current rows (SCD type 1): merges one change per key into a table, comparing change sequences."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BOOKKEEPING: Final = {"_hs_sequence": "STRING", "_hs_versions": "STRING"}
 
 
 class Scd1Table(RememberedTable):
-    """One target table of SCD type 1; with `soft`, deleted rows are marked and stay."""
+    """One target table of SCD type 1; with `soft`, deleted rows stay and are marked as deleted."""
 
     def __init__(
         self,
@@ -61,14 +61,16 @@ class Scd1Table(RememberedTable):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether merging a complete image needs only the sequence of the stored row: no row has columns of several changes."""
+        """Whether no row has columns of several changes, so merging a complete image needs only the sequence of the stored
+        row."""
         return not (self._soft or self._versioned or self.tracks or self._log)
 
     def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:
         """Create the table, or extend its columns to fit a schema.
 
         Args:
-            older: Whether the table has followed a newer schema, so that its rows do not carry the columns it lacks.
+            older: Whether the table has already followed a newer schema; its rows then do not carry the columns that this schema
+                adds.
         """
         if not self.engine.columns:
             own_key = {CHANGE_KEY: "STRING"} if self.keys == [CHANGE_KEY] else {}
@@ -87,10 +89,10 @@ class Scd1Table(RememberedTable):
         self._resolver.bring_old_moves()
 
     def collapse(self, changes: pa.Table, metadata: TableMetadata, columns: Iterable[str] | None = None) -> Collapsed:
-        """Divide changes into changes that can be merged directly and changes that must be joined to stored rows.
+        """Divide changes into changes to merge directly and changes to join to stored rows.
 
         Args:
-            changes: Decoded changes, in any order, repeats allowed.
+            changes: Decoded changes, in any order; repeats are allowed.
         """
         wanted = self._log.mask if self._log else None
         own = self.columns if columns is None else columns
@@ -98,15 +100,15 @@ class Scd1Table(RememberedTable):
 
     @property
     def tracks(self) -> bool:
-        """Whether the table has had changes that omit columns: a change of key that arrives later can need them."""
+        """Whether the table has had changes that omit columns; a key update that arrives later can need these columns."""
         return (self._tracked or self._log.begun) and self.keys != [CHANGE_KEY]
 
     def merge(self, collapsed: Collapsed, app_id: str, version: int, ended: Sequence[str] = ()) -> RowCounts:
-        """Merge changes in one commit that records (app_id, version); does nothing if that commit exists.
+        """Merge changes in one commit that records (app_id, version). If the commit exists, do nothing.
 
         Args:
-            version: Number of this application; it increases.
-            ended: As Loads.ends, the texts below which loads have replaced rows.
+            version: Number of the unit; must increase.
+            ended: From Loads.ends: the strings below which loads have replaced rows.
         """
         applied = self.engine.last_applied(app_id)
         if applied is not None and applied >= version:
@@ -122,7 +124,7 @@ class Scd1Table(RememberedTable):
         return counts
 
     def _resolve(self, collapsed: Collapsed, ended: Sequence[str]) -> tuple[pa.Table, Resolved | None]:
-        """Return the changes that are merged unchanged, and the resolved rows of other keys."""
+        """Return the changes to merge unchanged, and the resolved rows of other keys."""
         changes, _ = self._tombstones.divide(in_table_types(collapsed.changes, self.columns))
         events = None if collapsed.events is None else in_table_types(collapsed.events, self.columns)
         late = changes.slice(0, 0)
@@ -136,7 +138,7 @@ class Scd1Table(RememberedTable):
         return changes, self._resolver.resolve(events, late, collapsed, ended, tracks=tracks)
 
     def _fold_excess(self) -> None:
-        """Fold the older changes of a long log; called after a merge: they are in the table."""
+        """Fold the older changes of a long log; called after a merge, when the table contains these changes."""
         excess = self._log.excess()
         if excess is not None:
             fold_log(self._log, self.keys, excess, soft=self._soft)
@@ -146,11 +148,11 @@ class Scd1Table(RememberedTable):
         self._log.begin()
 
     def tombstones_above(self, lowest: str, most: int) -> pa.Table | None:
-        """Return the table's tombstones above a sequence; None if there are more than a number; see Tombstones.above()."""
+        """Return the table's tombstones above a sequence; None if there are more than `most`. See Tombstones.above()."""
         return self._tombstones.above(lowest, most)
 
     def merge_folded(self, folded: FoldedChanges, app_id: str, version: int) -> RowCounts:
-        """Merge changes that executors have folded, in one commit that records (app_id, version), which is new."""
+        """Merge changes that executors have folded, in one commit that records (app_id, version); the commit must not exist."""
         report = folded.report
         plan = plan_merge(
             [name for name in folded.task.row_types if not name.startswith(RESERVED_PREFIX)],
@@ -168,7 +170,7 @@ class Scd1Table(RememberedTable):
         return self._merge_unit(app_id, version, merge)
 
     def logged_keys(self, most: int) -> pa.Table | None:
-        """Return the keys whose changes are logged, since changes of key connect them; None if there are more than a number."""
+        """Return the connected keys, whose changes are logged; None if there are more than `most`."""
         keys = self._log.keys()
         if len(keys) > most:
             return None
@@ -180,7 +182,7 @@ class Scd1Table(RememberedTable):
         """Merge changes that executors have joined to stored rows, and changes left to the driver, in one commit.
 
         Args:
-            own: The result of collapse() for the changes that are left; None if there are none.
+            own: The result of collapse() for the changes left to the driver, or None.
         """
 
         def merge() -> RowCounts:
@@ -231,7 +233,7 @@ class Scd1Table(RememberedTable):
         return self.engine.merge(plan, source.drop_columns(sorted(same)), app_id, version)
 
     def _remember(self, deletions: pa.Table | None, resolved: Resolved | None) -> None:
-        """Write tombstones before deletions are merged; softly deleted rows need none."""
+        """Write the tombstones of deletions, before the merge; softly deleted rows need no tombstones."""
         if self._soft:
             return
         parts = [] if deletions is None else [in_table_types(deletions, self.columns)]
@@ -240,16 +242,16 @@ class Scd1Table(RememberedTable):
             self._tombstones.record(pa.concat_tables(parts))
 
     def forget(self, until: str) -> None:
-        """Remove tombstones, and logged changes of connected keys, up to a sequence."""
+        """Remove tombstones and logged changes of connected keys up to the sequence `until`."""
         self._tombstones.prune(until)
         if self._log:
             fold_log(self._log, self.keys, until, soft=self._soft)
 
     def forget_ended(self) -> None:
-        """Forget the logged changes that ended loads make obsolete; call it when no message of the table waits.
+        """Remove the logged changes that ended loads make obsolete. Call forget_ended() when no message of the table is parked.
 
-        Rows of a load that had waited are merged after the load has ended. The last values of softly deleted rows that changes
-        of key have moved depend on them.
+        Parked rows of a load are merged after the load has ended. The last values of softly deleted rows that key updates have
+        moved depend on these rows.
         """
         if self._over and self._log:
             fold_log(self._log, self.keys, self._over, vanished=True, soft=True)
@@ -259,7 +261,7 @@ class Scd1Table(RememberedTable):
         """Return the keys of changes with a known row, tombstone or logged change.
 
         Args:
-            changes: With the key columns and `_hs_sequence`, in types that fit the table's.
+            changes: Rows with the key columns and `_hs_sequence`, in types that fit the table's types.
         """
         rows = in_table_types(changes.select([*self.keys, "_hs_sequence"]), self.columns)
         found = self._tombstones.find(rows).select(self.keys)
@@ -268,14 +270,15 @@ class Scd1Table(RememberedTable):
         return keys | {key for key in zip(*(rows[key].to_pylist() for key in self.keys), strict=True) if key in self._log}
 
     def end_load(self, bound: str, columns: Sequence[str], app_id: str, version: int) -> RowCounts:
-        """Remove rows that no change above a place has written: an ended full load does not contain them. Idempotent.
+        """Remove the rows that an ended full load does not contain: rows that no change above `bound` has written. Idempotent.
 
-        Before the load was known, a key update can have moved a row that the load does not contain: the keys that such updates
-        connect are replayed without the rows that the load ended. In rows of which changes above the place have written some
-        columns, the remaining columns become null.
+        Before the load was known, a key update can have moved a row that the load does not contain. So connected keys are
+        replayed without the rows that the load has ended. If changes above `bound` have written only some columns of a row, the
+        other columns become null.
 
         Args:
-            bound: The place; tombstones at or below it are removed, and logged changes: with soft deletions by forget_ended().
+            bound: Position of the load's end. Tombstones and logged changes up to `bound` are removed; with soft deletions,
+                forget_ended() removes the changes.
         """
         if not self.engine.columns:
             return RowCounts()
@@ -304,7 +307,7 @@ class Scd1Table(RememberedTable):
 
 
 def fit_columns(engine: TableEngine, columns: Mapping[str, str], schema: Mapping[str, str]) -> list[str]:
-    """Extend a table's columns to fit a schema; return the new columns. SchemaError if a column's types cannot be reconciled."""
+    """Extend a table's columns to fit a schema, and return the new columns; SchemaError if a column's types are incompatible."""
     try:
         evolution = plan_evolution(columns, schema)
     except SchemaError as error:

@@ -1,4 +1,4 @@
-"""The rows with which a merge into a table of SCD type 1 takes effect, and the report for its plan; pure, also on executors."""
+"""The source rows of a merge into a table of SCD type 1, and the report for its plan; no I/O, also used on executors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from headstream.replicate.engines.key_ranges import value_ranges
 def merge_source(
     changes: pa.Table, resolved: Resolved | None, columns: Sequence[str], types: Mapping[str, str], *, soft: bool
 ) -> tuple[pa.Table, frozenset[str]]:
-    """Return a merge's source, and its columns whose values are unchanged.
+    """Return a merge's source, and the columns whose values are unchanged.
 
     Args:
-        changes: Complete changes, one per key, in the table's types; without `_hs_operation`.
-        resolved: The resolved rows of other keys; None if there are none.
+        changes: Complete changes, one per key, in the table's types, without `_hs_operation`.
+        resolved: The resolved rows of other keys, or None.
     """
     changes = complete_columns(changes, columns, types)
     if soft:
@@ -42,7 +42,7 @@ def mixed_source(
     *,
     soft: bool,
 ) -> pa.Table:
-    """Return a merge's source with the columns `names`, whether it has resolved rows or not; see merge_source()."""
+    """Return a merge's source that always has the columns `names`, with or without resolved rows; see merge_source()."""
     rows, _ = merge_source(changes, resolved, columns, types, soft=soft)
     if resolved is None:
         rows = rows.append_column("_hs_resolved", pa.repeat(False, rows.num_rows))
@@ -50,7 +50,7 @@ def mixed_source(
 
 
 def report_source(count: int, rows: pa.Table, keys: Sequence[str]) -> FoldReport:
-    """Return the report of a merge's source, on which the merge's plan depends."""
+    """Return the report of a merge's source, which determines the merge's plan."""
     return FoldReport(
         count,
         rows.num_rows,

@@ -1,15 +1,15 @@
-"""Rows of SCD type 1 that are not one complete image: read the stored rows of their keys, and join the changes to them.
+"""Resolves changes of SCD type 1 that are not one complete image: reads the stored rows of their keys, and joins the changes.
 
-Nearly every change is a complete image that is newer than its row; the engine merges it without reading the row first (plan.py).
-For all other changes the driver reads the rows and gives the engine resolved rows:
+Nearly every change is a complete image that is newer than its row; the engine merges such changes without reading the row first
+(plan.py). For all other changes the driver reads the rows and passes resolved rows to the engine:
 
-    keys with changes that leave columns out, or whose schema has dropped columns
-    keys that key updates connect                             replayed from the kept changes (key_log.py)
-    keys whose columns have versions, and that a change is not newer than
-    softly deleted keys with other changes in the batch       the deleted row keeps its last values
+    keys with changes that omit columns, or with a schema that has dropped columns
+    keys that key updates connect                             replayed from logged changes (key_log.py)
+    keys whose columns have versions, with a change that is not newer
+    softly deleted keys with other changes in the batch       a deleted row keeps its last values
 
-row_merge.py resolves a key; values stay in Arrow tables, and each is taken from the row that wrote it. Executors do the same
-for a bucket of keys (join.py), except for keys whose changes are to be logged: the log is the driver's.
+row_merge.py resolves a key. Values stay in Arrow tables; each value is taken from the row that wrote it. Executors resolve a
+bucket of keys in the same way (join.py), except keys whose changes must be logged, because only the driver has the log.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _BOOKKEEPING: Final = ["_hs_sequence", "_hs_versions"]
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The resolved rows of keys.
+    """The result of a resolver.
 
     Args:
         rows: The rows to write: key columns, the table's columns, `_hs_delete`, `_hs_sequence`, `_hs_versions`.
-        deletions: The tombstones to write first: key columns, `_hs_sequence`.
-        deferred: Keys that are not resolved: their changes are to be logged first, and the resolver has no log.
+        deletions: The tombstones to write before the rows: key columns, `_hs_sequence`.
+        deferred: Keys that are not resolved, because their changes must be logged first and the resolver has no log.
     """
 
     rows: pa.Table
@@ -60,35 +60,35 @@ class Resolved:
 
 
 class StoredTable(Protocol):
-    """Interface by which a resolver reads a table: its engine, or the rows of the given keys."""
+    """Interface through which a resolver reads a table: the table's engine, or the rows of given keys."""
 
     @property
     def path(self) -> Place:
-        """Its directory or URI."""
+        """The table's directory or URI."""
 
     @property
     def columns(self) -> dict[str, str]:
-        """All columns and their Spark types, in its order."""
+        """All columns and their Spark types, in table order."""
 
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
-        """Return columns of the rows that match an SQL condition over its columns."""
+        """Return the given columns of the rows that match an SQL condition."""
 
     def read_keys(self, columns: Sequence[str], where: str, keys: pa.Table) -> pa.Table:
-        """Return columns of the rows with given keys; all of them meet the condition."""
+        """Return the given columns of the rows with the given keys; `where` must hold for all of these rows."""
 
 
 class KnownDeletions(Protocol):
-    """Interface by which a resolver reads tombstones."""
+    """Interface through which a resolver reads tombstones."""
 
     def find(self, rows: pa.Table) -> pa.Table:
-        """Return the key columns and `_hs_deletion`, the highest sequence, of the rows' keys with tombstones above the rows."""
+        """Return the keys of rows that have a higher tombstone: key columns and `_hs_deletion`, the highest sequence."""
 
 
 class Resolver:
-    """The part of a table's merge that joins changes to stored rows.
+    """Joins a table's changes to stored rows.
 
     Args:
-        log: The changes of keys that changes of key connect; None for a missing row, for resolve() and find_late() only.
+        log: The table's log of connected keys; None on executors, where only resolve() and find_late() can be called.
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class Resolver:
         return self._own_log
 
     def find_late(self, changes: pa.Table, *, tracks: bool) -> pa.Array:
-        """Return the places of complete changes that are not newer than a row whose columns have versions.
+        """Return the positions of complete changes that are not newer than a row whose columns have versions.
 
-        With `tracks`, changes that displace a row (stored_rows.py) are included: the rows of all keys are read then.
+        With `tracks`, the rows of all keys are read, and changes that displace a row (stored_rows.py) are included.
         """
         where = "_hs_versions IS NOT NULL"
         if self._soft:
@@ -130,7 +130,7 @@ class Resolver:
         return both.filter(late)["_hs_place"].combine_chunks().sort()
 
     def read(self, columns: Sequence[str], wanted: pa.Table, conditions: Sequence[str] = ()) -> pa.Table:
-        """Read columns, the key columns among them, of the table's rows that have one of the given keys."""
+        """Read columns, which must include the key columns, of the rows with one of the given keys."""
         wanted = wanted.group_by(self._keys).aggregate([])
         where = " AND ".join([*ranges_sql(key_ranges(wanted, self._keys)), *conditions])
         return self._engine.read_keys(columns, where or "TRUE", wanted)
@@ -138,11 +138,11 @@ class Resolver:
     def resolve(
         self, events: pa.Table | None, late: pa.Table, collapsed: Collapsed, ended: Sequence[str], *, tracks: bool
     ) -> Resolved | None:
-        """Return the resolved keys; None if there are none. Changes of keys that changes of key connect are logged durably first.
+        """Return the resolved keys, or None if there are none. Changes of connected keys are first logged durably.
 
         Args:
             events: As Collapsed.events, in the table's types.
-            tracks: Whether to log changes of keys from which a late change of key can have moved a row.
+            tracks: Whether to log changes of keys from which a key update that arrives late can have moved a row.
         """
         batch = BatchEvents(events, late, self._keys, collapsed)
         if not batch.rows.num_rows:
@@ -183,14 +183,15 @@ class Resolver:
         return replace(resolved, deferred=frozenset(kept)) if self._own_log is None else resolved
 
     def without_ended(self, bound: str, columns: Iterable[str], *, versioned: bool) -> Resolved | None:
-        """Return the resolved keys that differ from the table since a full load has ended; None if there are none.
+        """Return the resolved keys that differ from the table because a full load has ended; None if there are none.
 
-        The keys of the log are replayed. Columns of other rows that are older than the load become null: it did not contain these
-        rows, and later changes have written only some of their columns.
+        Logged keys are replayed. In other rows, columns that are older than the load become null, because the load did not
+        contain these rows and later changes have written only some of the columns.
 
         Args:
-            bound: The place below which the load replaces rows; the log has no changes below it, or a deletion after them.
-            columns: The columns that the table has from its source.
+            bound: The position below which the load replaces rows. The log must have no changes below `bound`, or a deletion
+                after such changes.
+            columns: The table's columns from its source.
         """
         logged, places = self._log.select(self._log.keys())
         ended = self._partly_ended(bound) if versioned else set()
@@ -206,26 +207,26 @@ class Resolver:
         return self._written(states, stored, tombstoned, [rows] if logged is None else [rows, logged], types)
 
     def _partly_ended(self, bound: str) -> set[Key]:
-        """Return the keys without logged changes whose rows have columns on both sides of a place."""
+        """Return the keys without logged changes whose rows have columns from below and from above a position."""
         names = [*self._keys, *_BOOKKEEPING, *([DELETED] if self._soft else [])]
         rows = self._engine.read(names, f"_hs_sequence > {quote_text(bound)} AND _hs_versions IS NOT NULL")
         stored = self._stored(rows).items()
         return {key for key, known in stored if key not in self._log and without_ended(known, bound, soft=self._soft)}
 
     def _wanted_columns(self, columns: Iterable[str], types: Mapping[str, pa.DataType]) -> list[str]:
-        """Return the columns to read of stored rows: keys, columns of the source, bookkeeping."""
+        """Return the columns to read of stored rows: key columns, columns of the source, bookkeeping."""
         known = dict.fromkeys(name for name in (*self._keys, *columns) if name in types)
         return [*known, *_BOOKKEEPING, *([DELETED] if self._soft else [])]
 
     def _warn(self, incomplete: Iterable[tuple[KeyEvent, KnownRow]], sequences: set[str], columns: Iterable[str]) -> None:
-        """Warn of rows that lack columns, and name the missing changes."""
+        """Warn of rows that lack columns, naming the missing changes."""
         for event, row in incomplete:
             missing = [name for name in columns if name not in self._keys and row.at(name).version == ABSENT_VERSION]
             if missing and event.sequence in sequences:
                 _LOGGER.warning(
                     "Table %s, key %s: columns %s are NULL because change %s changed the key and did not carry them. They are "
                     "filled when the earlier insert or updates of key %s arrive. If those were already applied, another row "
-                    "has replaced their row: load this row again.",
+                    "has replaced their row: reload this row.",
                     self._engine.path.name,
                     event.key,
                     ", ".join(missing),
@@ -245,7 +246,7 @@ class Resolver:
         return found
 
     def _known(self, keys: set[Key], types: pa.Schema, stored: Mapping[Key, StoredRow], ended: Sequence[str]) -> list[KeyEvent]:
-        """Return the state of keys in the table and its tombstones as events."""
+        """Return the state of keys in the table and the tombstones as events."""
         facts: list[KeyEvent] = []
         names = frozenset(name for name in types.names if not name.startswith("_hs_") and name not in self._keys)
         asked = key_table(keys, self._keys, types)
@@ -257,7 +258,7 @@ class Resolver:
         return facts
 
     def bring_old_moves(self) -> None:
-        """Migrate the changes of key that older versions of Headstream stored, with the current state of their keys."""
+        """Migrate the key updates that older versions of Headstream stored, adding the current state of their keys."""
         moves = self._log.old_moves()
         if not moves:
             return
@@ -272,7 +273,7 @@ class Resolver:
         self._log.drop_old()
 
     def _find_tombstones(self, rows: pa.Table) -> dict[Key, str]:
-        """Return the tombstones of keys that are above the lowest change."""
+        """Return the keys' tombstones above the lowest change."""
         if not rows.num_rows:
             return {}
         found = self._tombstones.find(rows.select([*self._keys, "_hs_sequence"]))
@@ -286,7 +287,7 @@ class Resolver:
         values: list[pa.Table],
         types: Mapping[str, pa.DataType],
     ) -> Resolved:
-        """Return the rows of states, without rows that equal the stored rows."""
+        """Return the rows of key states, without rows that equal the stored rows."""
         chosen: list[tuple[Key, KeyState]] = []
         texts: list[tuple[str, str | None]] = []
         again: list[int] = []
@@ -328,5 +329,5 @@ class Resolver:
 
 
 def _without_load_times(text: Bookkeeping) -> list[bool | str | None]:
-    """Return a row's bookkeeping without the times at which rows of one full load were logged."""
+    """Return a row's bookkeeping without the log times of rows of a full load."""
     return [part if part is None or isinstance(part, bool) else _LOAD_TIMES.sub(LOAD_MARK, part) for part in text]

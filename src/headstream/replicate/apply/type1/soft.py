@@ -1,7 +1,7 @@
-"""Soft deletions: a deleted row stays, with `_hs_deleted` true and the deletion's sequence, so it is its own tombstone.
+"""Soft deletions: a deleted row stays with `_hs_deleted` true and the deletion's sequence, so no tombstone is needed.
 
-It keeps its last values, and `_hs_versions` records their changes, so that an older change that arrives late still takes its
-place among them (resolve.py).
+The row keeps its last values, and `_hs_versions` records the changes that wrote them. So an older change that arrives late is
+still applied in the right order (resolve.py).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from headstream.replicate.columns.row_versions import UNIFORM_MARK
 from headstream.replicate.engines.plan import DELETED, MergePlan
 
 KEPT_VERSIONS: Final = f"coalesce({{0}}_hs_versions, concat('{UNIFORM_MARK}', {{0}}_hs_sequence))"
-"""`_hs_versions` of a row that is being deleted, by the table's alias: of which changes its values are."""
+"""SQL for `_hs_versions` of a row to delete, which names the changes that wrote its values; {0} is the table's alias."""
 
 
 def soften(plan: MergePlan, *, resolved: bool = False) -> MergePlan:
-    """Return the merge that marks rows instead of deleting them; resolved rows contain a deleted row's values."""
+    """Return the merge that marks rows as deleted instead of deleting them; resolved rows contain a deleted row's values."""
     keeps = "s._hs_delete AND NOT s._hs_resolved" if resolved else "s._hs_delete"
     update = dict(plan.update)
     if plan.effect != "all":

@@ -1,4 +1,4 @@
-"""The merged state of keys, as rows: each value is taken from the row that wrote it."""
+"""Converts the merged state of keys to rows; each value is taken from the row that wrote it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from headstream.replicate.columns.row_versions import write_versions
 
 
 def shifted(events: Iterable[KeyEvent], offset: int) -> list[KeyEvent]:
-    """Return events with their sources shifted by an offset: their rows are appended to other rows."""
+    """Return events with their sources shifted by an offset, after their rows were appended to other rows."""
     return [replace(event, row=event.row.shifted(offset)) for event in events]
 
 
 def taken(
     states: Sequence[tuple[Key, KeyState]], values: pa.Table, keys: list[str], types: Mapping[str, pa.DataType]
 ) -> tuple[pa.Table, Callable[[str], Any]]:
-    """Return rows with the values of merged states, and a function: column -> numbers of the rows in `values` it is from."""
+    """Return rows with the values of merged states, and a function that returns, for a column, the source row in `values` of each
+    row."""
     base = np.array([state.row.base.source for _, state in states], np.int64)
     groups: dict[frozenset[str], list[tuple[int, int]]] = {}
     for place, (_, state) in enumerate(states):
@@ -53,7 +54,7 @@ def taken(
 
 
 def leave_out_same(rows: pa.Table, places: Sequence[int], before: pa.Table) -> pa.Table:
-    """Return rows without the rows, at `places`, that equal the stored rows `before` in the columns of `before`."""
+    """Return rows without those at `places` that equal the stored rows `before` in the columns of `before`."""
     same = np.ones(len(places), np.bool_)
     asked = rows.select(before.schema.names).take(pa.array(places, pa.int64()))
     for name in before.schema.names:  # as values: a stored NaN equals a new one
@@ -65,7 +66,7 @@ def leave_out_same(rows: pa.Table, places: Sequence[int], before: pa.Table) -> p
 
 
 def log_rows(events: Sequence[KeyEvent], values: pa.Table, keys: list[str]) -> pa.Table:
-    """Return events as rows of a key log; their sources are rows of `values`, which has key columns in the table's types."""
+    """Return events as rows of a KeyLog; their sources are rows of `values`, which has key columns in the table's types."""
     types = {field.name: field.type for field in values.schema}
     names = [name for name in values.schema.names if not name.startswith("_hs_") and name not in keys]
     states = [(event.key, KeyState("", event.sequence, event.row)) for event in events]

@@ -1,4 +1,4 @@
-"""Decoded changes of one table as the events of its rows' histories: key changes split, no-ops left out."""
+"""Converts decoded changes of one table to events of row histories: splits key updates and skips changes without effect."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Events:
     """The events of rows.
 
     Args:
-        rows: The schema's columns, `_hs_sequence`, `_hs_delete`, `_hs_partial` (an upsert that does not carry
-            every column of the table) and `_hs_columns` (the column mask).
-        present: Column mask -> names of the columns that are carried.
+        rows: The schema's columns, `_hs_sequence`, `_hs_delete`, `_hs_partial` (an upsert that omits columns of the table) and
+            `_hs_columns` (the column mask).
+        present: Returns the names of the carried columns for a column mask.
         rejected: Changes that cannot be applied: (topic, partition, offset, reason).
-        moves: The changes of key: key columns, `_hs_old.<key columns>`, `_hs_sequence`, `_hs_transaction`, `_hs_event`.
+        moves: The key updates: key columns, `_hs_old.<key columns>`, `_hs_sequence`, `_hs_transaction`, `_hs_event`.
     """
 
     rows: pa.Table
@@ -37,7 +37,7 @@ class Events:
 
 
 def read_events(changes: pa.Table, metadata: TableMetadata, columns: Iterable[str]) -> Events:
-    """Convert decoded changes, in any order and with repeats, to events."""
+    """Convert decoded changes to events. The changes can be in any order and can repeat."""
     keys = list(metadata.key_columns)
     present = ColumnMasks(metadata)
     updates = pc.equal(changes["_hs_operation"], _UPDATE)
@@ -62,7 +62,7 @@ def read_events(changes: pa.Table, metadata: TableMetadata, columns: Iterable[st
 
 
 def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
-    """Return which rows had another key before; a before image can contain only the changed key columns."""
+    """Return which rows had another key before the change; a before image can contain only the changed key columns."""
     moved = pa.chunked_array([pa.repeat(False, changes.num_rows)])
     for key in keys:
         moved = pc.or_(moved, pc.fill_null(pc.not_equal(changes[key], changes[OLD_PREFIX + key]), False))
@@ -70,7 +70,7 @@ def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
 
 
 def _with_old_keys(moved: pa.Table, keys: list[str]) -> pa.Table:
-    """Return changes of key with all columns of the key before."""
+    """Return key updates with all columns of the old key."""
     for key in keys:
         place = moved.schema.get_field_index(OLD_PREFIX + key)
         moved = moved.set_column(place, moved.schema.field(place), pc.coalesce(moved[OLD_PREFIX + key], moved[key]))
@@ -78,7 +78,7 @@ def _with_old_keys(moved: pa.Table, keys: list[str]) -> pa.Table:
 
 
 def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
-    """Return, for updates that changed their key, the deletion of the old key at the same sequence."""
+    """Return the deletions of the old keys of key updates, at the same sequences."""
     moved = _with_old_keys(moved, keys)
     for key in keys:
         moved = moved.set_column(moved.schema.get_field_index(key), moved.schema.field(key), moved[OLD_PREFIX + key])

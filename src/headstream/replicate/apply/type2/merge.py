@@ -1,7 +1,7 @@
-"""Every version of a table's rows (SCD type 2): read the stored versions of the changed keys, extend their histories, merge.
+"""Every version of a table's rows (SCD type 2): reads the stored versions of changed keys, extends the histories, and merges.
 
-One commit per micro-batch: versions that it closes, opens, splits and removes become visible together. rows.py describes
-the table's rows.
+Each micro-batch makes one commit, so the versions that it closes, opens, splits and removes become visible together. rows.py
+describes the table's rows.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ BOOKKEEPING: Final = ["_hs_valid_from", "_hs_versions"]
 
 
 def closings(ends: Sequence[tuple[str, str]]) -> tuple[Mapping[str, str], str]:
-    """Return how to close the versions from before loads that no change and no row of the load has closed, as SQL.
+    """Return SQL that closes the versions from before loads that neither a change nor a row of the load has closed.
 
-    Returns the expression of each changed column, and the condition for the rows to change.
+    Returns an expression per changed column, and the condition for the rows to change.
     """
     cases, wanted = dict.fromkeys(("_hs_valid_to", "_hs_valid_to_time"), ""), []
     for bound, end in ends:
@@ -63,12 +63,12 @@ def closings(ends: Sequence[tuple[str, str]]) -> tuple[Mapping[str, str], str]:
 
 
 def carries_over(ends: Sequence[tuple[str, str]]) -> str:
-    """Return an SQL condition for versions since loads whose columns can be of several changes."""
+    """Return an SQL condition for versions after loads that can have columns of several changes."""
     return f"_hs_versions IS NOT NULL AND NOT _hs_deleted AND _hs_valid_from > {quote_text(min(end for _, end in ends))}"
 
 
 def keys_carried_over(rows: pa.Table, keys: Sequence[str], ends: Sequence[tuple[str, str]]) -> list[Key]:
-    """Return the keys of versions since loads with values from before them; `rows` is the result of carries_over()."""
+    """Return the keys of versions after loads that have values from before a load; `rows` satisfy carries_over()."""
     found: dict[Key, None] = {}
     places = [end for _, end in ends]
     for row in rows.to_pylist():
@@ -89,7 +89,7 @@ class Scd2Table(RememberedTable):
 
     Args:
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
-        memory: The directory of the log of key changes; None: next to the table.
+        memory: The directory of the log of key updates; None: next to the table.
     """
 
     def __init__(
@@ -117,7 +117,8 @@ class Scd2Table(RememberedTable):
         """Create the table, or extend its columns to fit a schema.
 
         Args:
-            older: Whether the table has followed a newer schema, so that its rows do not carry the columns it lacks.
+            older: Whether the table has already followed a newer schema; its rows then do not carry the columns that this schema
+                adds.
         """
         if not self.engine.columns:
             # Open versions in files of their own: appends do not read the closed ones.
@@ -131,7 +132,7 @@ class Scd2Table(RememberedTable):
             self.engine.update({"_hs_versions": f"repeat({own}, {count})"}, "_hs_versions IS NULL AND NOT _hs_deleted")
 
     def merge(self, events: Events, app_id: str, version: int, ends: Sequence[str] = ()) -> RowCounts:
-        """Merge events in one commit that records (app_id, version); does nothing if that commit exists."""
+        """Merge events in one commit that records (app_id, version). If the commit exists, do nothing."""
         applied = self.engine.last_applied(app_id)
         if not events.rows.num_rows or (applied is not None and applied >= version):
             return RowCounts()
@@ -151,7 +152,7 @@ class Scd2Table(RememberedTable):
         """Merge changes that executors have joined to stored versions, and changes left to the driver, in one commit.
 
         Args:
-            own: The events of the changes that are left; None if there are none.
+            own: The events of the changes left to the driver, or None.
         """
         self._ends = ends
 
@@ -170,12 +171,12 @@ class Scd2Table(RememberedTable):
         return self._merge_unit(app_id, version, merge)
 
     def crossed_keys(self, most: int) -> pa.Table | None:
-        """Return the keys at which logged rows depart after other rows have arrived; None if there are more than a number."""
+        """Return the keys with a departure after another row's arrival (moves.py); None if there are more than `most`."""
         keys = crossed_keys(self._log)
         return None if len(keys) > most else key_table(keys, self.keys, {key: arrow_type(self.columns[key]) for key in self.keys})
 
     def stored_where(self, ranges: ValueRanges, lowest: str, ends: Sequence[str]) -> str:
-        """Return the condition for the versions that changes can affect, by the ranges and the lowest sequence of the changes."""
+        """Return the SQL condition for versions that changes with these key ranges and this lowest sequence can affect."""
         self._ends = ends
         before = ", ".join(quote_text(end) for end in ends if end < lowest)
         if before:  # see _read()
@@ -185,7 +186,7 @@ class Scd2Table(RememberedTable):
         return self._where(ranges, lowest)
 
     def _source(self, events: Events) -> tuple[pa.Table, str]:
-        """Return the rows of the merge for events, one or more, and the lowest sequence that these affect."""
+        """Return the source rows of the merge for one or more events, and the lowest sequence that the events affect."""
         rows = in_table_types(events.rows, self.columns)
         keep_moves(self._log, events.moves, self.keys, {name: arrow_type(kind) for name, kind in self.columns.items()})
         rows, crossed = self._crossed(rows)
@@ -217,14 +218,15 @@ class Scd2Table(RememberedTable):
             place_departures(known, dict(zip(self.keys, key, strict=True)), crossings(self._log, key), self._ends)
 
     def forget(self, until: str, *, vanished: bool = False) -> None:
-        """Remove changes of key up to a sequence from their log; `vanished` is ignored, since a history keeps its versions."""
+        """Remove key updates up to the sequence `until` from the log; `vanished` is ignored, since a history keeps its
+        versions."""
         rows, _ = self._log.select(())
         border = self._log.border(until)
         if rows is not None:
             self._log.replace(rows.filter(pc.greater_equal(rows["_hs_sequence"], border)) if border else None)
 
     def _crossed(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Divide changes by key: keys from which a row departed after another row had arrived, and all other keys."""
+        """Divide changes into changes of ordinary keys, and changes of keys with a departure after another row's arrival."""
         if not self._log:
             return rows, rows.slice(0, 0)
         candidates = np.flatnonzero(self._log.mask(rows).to_numpy())
@@ -242,13 +244,13 @@ class Scd2Table(RememberedTable):
         return min(lowest)
 
     def end_loads(self, ends: Sequence[tuple[str, str]], known: Sequence[str], app_id: str, version: int) -> RowCounts:
-        """Close versions of rows that ended loads did not contain. Idempotent; forget_ended() is to be called later.
+        """Close versions of rows that ended loads did not contain. Idempotent. Call forget_ended() later.
 
-        Before the load was known, a departure can have moved a row that it does not contain, and an update can have taken
-        columns of such a row: these histories are replayed.
+        Before the load was known, a departure can have moved a row that the load does not contain, or an update can have taken
+        columns from such a row. These histories are replayed.
 
         Args:
-            known: The places at which any ended load closes versions.
+            known: The positions at which ended loads close versions.
         """
         counts = RowCounts(updated=self.engine.update(*closings(ends)))
         self._ends = known
@@ -273,24 +275,24 @@ class Scd2Table(RememberedTable):
         return counts
 
     def forget_ended(self) -> None:
-        """Forget the changes of key that ended loads make obsolete; call it when no message of the table waits.
+        """Remove the key updates that ended loads make obsolete. Call forget_ended() when no message of the table is parked.
 
-        Rows of a load that had waited are merged after the load has ended, and which departure takes them depends on the
-        changes of key around them.
+        Parked rows of a load are merged after the load has ended, and key updates determine which departure takes each of these
+        rows.
         """
         if self._over:
             self.forget(self._over)
             self._over = ""
 
     def _where(self, ranges: ValueRanges, lowest: str, alias: str = "") -> str:
-        """Return the condition for versions that changes can affect: of their keys' ranges, and not closed before."""
+        """Return the SQL condition for versions in the key ranges that were not closed before the lowest sequence."""
         where = ranges_sql(literal_ranges(ranges), alias)
         ends = [f"{alias}_hs_valid_to = {quote_text(end)}" for end in self._ends if end < lowest]
         wanted = [f"{alias}_hs_current", f"{alias}_hs_valid_to >= {quote_text(lowest)}", *ends]
         return " AND ".join([f"({' OR '.join(wanted)})", *where])
 
     def _read(self, rows: pa.Table, columns: list[str], lowest: str) -> pa.Table:
-        """Return the stored versions of the rows' keys that changes from a sequence on can affect."""
+        """Return the stored versions of the rows' keys that changes at or above the sequence `lowest` can affect."""
         found = self._read_since(rows, columns, lowest)
         ended = pc.is_in(found["_hs_valid_to"], pa.array([end for end in self._ends if end < lowest], pa.string()))
         if not pc.any(ended).as_py():

@@ -1,4 +1,4 @@
-"""The rows of a merge into a table of SCD type 2, from changes and the stored versions of their keys; pure, also on executors."""
+"""The source rows of a merge into a table of SCD type 2, from changes and stored versions; no I/O, also used on executors."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from headstream.replicate.columns.row_merge import Key
 from headstream.replicate.columns.versions import ABSENT_VERSION, version_of
 
 STORED: Final = ["_hs_valid_from", "_hs_valid_to", "_hs_deleted", "_hs_versions"]
-"""Bookkeeping columns that are read of stored versions, besides keys or all columns of the source."""
+"""Bookkeeping columns to read of stored versions, in addition to the key columns or all columns of the source."""
 CLOSE, WRITE, REMOVE = range(3)
 ACTION: Final = "_hs_action"
-"""The action of the merge on the version of a row: one of the three above."""
+"""Column with the merge's action on a version: one of the three above."""
 _DERIVED: Final = frozenset({"_hs_valid_from_time", "_hs_valid_to_time", "_hs_current"})
 """The columns derived from the sequences."""
 
 PlaceDepartures: TypeAlias = Callable[[Key, dict[str, SequenceEvent]], None]
-"""Moves the departures of a key, among its events by sequence, to where they count."""
+"""Moves the departures of a key, in the key's events by sequence, to the sequences at which they take effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Histories:
 
     @property
     def columns(self) -> dict[str, str]:
-        """The source's columns of the table and their Spark types."""
+        """The table's columns from its source, and their Spark types."""
         return {name: kind for name, kind in self.table_columns.items() if not name.startswith(RESERVED_PREFIX)}
 
     @property
@@ -71,14 +71,14 @@ class Histories:
         crossed: pa.Table | None = None,
         place: PlaceDepartures | None = None,
     ) -> pa.Table:
-        """Return the rows of the merge: versions to close, to write and to remove.
+        """Return the source rows of the merge: versions to close, to write and to remove.
 
         Args:
-            rows: As Events.rows, in the table's types.
-            stored: Versions of their keys: key columns and STORED; as of divide().
-            read_whole: Rows with key columns -> the versions of these keys, with all columns of the source and STORED.
-            present: As Events.present.
-            crossed: Further changes, of keys whose histories are replayed in any case; None for none.
+            rows: Rows as in Events.rows, in the table's types.
+            stored: Versions of the rows' keys with the key columns and STORED; see divide().
+            read_whole: Returns the versions of given keys, with all columns of the source and STORED.
+            present: See Events.present.
+            crossed: More changes, of keys whose histories must be replayed, or None.
         """
         history = divide(stored, rows, list(self.keys), soft=self.soft, ends=self.ends)
         again = take_rows(rows, history.replayed)
@@ -97,11 +97,11 @@ class Histories:
         present: Callable[[bytes | None], frozenset[str]],
         place: PlaceDepartures | None = None,
     ) -> pa.Table:
-        """Return the rows that change in the table when histories are replayed.
+        """Return the source rows of the merge that result when histories are replayed.
 
         Args:
-            read_whole: Gives the versions of these keys, with all columns of the source and STORED.
-            place: Places departures; None where none can cross an arrival.
+            read_whole: Returns the versions of the keys, with all columns of the source and STORED.
+            place: Moves departures; None if no departure can follow another row's arrival.
         """
         columns = list(self.columns)
         found: list[dict[str, Any]] = []
@@ -125,7 +125,7 @@ class Histories:
         return pa.schema([pa.field(name, arrow_type(kind)) for name, kind in self.source_types.items()])
 
     def _source(self, rows: pa.Table, action: int | pa.Array, bookkeeping: Mapping[str, pa.Array]) -> pa.Table:
-        """Return the merge's rows: missing columns are null, and times are derived from sequences."""
+        """Return the merge's source rows: missing columns are null, and times are derived from sequences."""
         given = {name: rows[name] for name in rows.schema.names if not name.startswith(RESERVED_PREFIX)} | dict(bookkeeping)
         given["_hs_valid_from_time"] = commit_times(_array(given["_hs_valid_from"]))
         given["_hs_valid_to_time"] = commit_times(_array(given["_hs_valid_to"]))
@@ -184,7 +184,7 @@ def _array(column: Any) -> pa.Array:
 
 
 def _differences(stored: list[Version], replayed: list[Version], columns: list[str]) -> list[dict[str, Any]]:
-    """Return the merge's rows that turn one key's stored versions into the replayed versions."""
+    """Return the merge's source rows that turn one key's stored versions into the replayed versions."""
     before = {version.valid_from: version for version in stored}
     after = {version.valid_from: version for version in replayed}
     rows = [_row(version, columns, WRITE) for at, version in after.items() if not _is_same(before.get(at), version)]
@@ -192,7 +192,7 @@ def _differences(stored: list[Version], replayed: list[Version], columns: list[s
 
 
 def _is_same(stored: Version | None, replayed: Version) -> bool:
-    """Return whether a version equals the stored version; a column added since then is null and has no version."""
+    """Return whether a version equals the stored version; a column that was added later is null and has no version."""
     if stored is None or replace(stored, versions=replayed.versions) != replayed:
         return False
     unknown = {name for name, at in stored.versions.items() if at == ABSENT_VERSION and replayed.values[name] is None}

@@ -1,12 +1,12 @@
-"""Rows that change their keys within one transaction (SCD type 2): the row that each departure takes.
+"""Rows that change their keys within one transaction (SCD type 2): determines the row that each departure takes.
 
-`UPDATE t SET id = id + 1` is a change of key for each row, in any order. At key 2 the row from key 1 can arrive before the older
-row departs; the departure takes the older row, and the arrived row stays. In a history the departure then counts at the
-arrival's sequence: at one sequence a deletion is first. If no row had the key before the transaction, the departure takes
-the row that arrived; a deletion between them takes all rows of the key, so the departure takes the next row after it.
+`UPDATE t SET id = id + 1` makes a key update for each row, in any order. The row from key 1 can arrive at key 2 before the older
+row departs from key 2. The departure takes the older row, and the arrived row stays; in the history, the departure takes effect
+at the arrival's sequence, since a deletion comes first at a sequence. If no row had the key before the transaction, the departure
+takes the row that arrived. A deletion in between removes all rows of the key, so the departure takes the next row after it.
 
-Changes of key are logged without values (key_log.py), which are in the history; the result depends on which changes were
-applied, not on their order.
+Key updates are logged without values (key_log.py), since the history has the values. The result depends on the set of applied
+changes, not on their order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headstream.replicate.columns.versions import load_floor
 
 
 def keep_moves(log: KeyLog, moves: pa.Table | None, keys: Sequence[str], types: Mapping[str, pa.DataType]) -> None:
-    """Log changes of key durably; required before they are merged."""
+    """Log key updates durably. Call keep_moves() before the key updates are merged."""
     if moves is None or not moves.num_rows:
         return
     count = moves.num_rows
@@ -37,7 +37,7 @@ def keep_moves(log: KeyLog, moves: pa.Table | None, keys: Sequence[str], types: 
 
 
 def crossings(log: KeyLog, key: Key) -> list[list[KeyEvent]]:
-    """Return, for each transaction in which a row arrived at a key before another departed, its moves of that key in order."""
+    """Return the key's moves, in order, per transaction in which a row arrived at the key before another row departed."""
     units: dict[str, list[KeyEvent]] = {}
     _, places = log.select([key])
     for event in sorted(log.events(places), key=lambda event: event.order):
@@ -73,7 +73,8 @@ def _crosses(moves: Iterable[KeyEvent], key: Key) -> bool:
 def place_departures(
     known: dict[str, SequenceEvent], values: Mapping[str, Any], units: Iterable[list[KeyEvent]], ends: Sequence[str]
 ) -> None:
-    """Move the departures of a key, in its events by sequence, to the sequences at which they count; changes `known` in place."""
+    """Move the departures of a key to the sequences at which they take effect; changes `known`, the events by sequence, in
+    place."""
     key = tuple(values.values())
     for moves in sorted(units, key=lambda moves: moves[0].sequence):
         departures = {move.sequence for move in moves if move.before == key}
@@ -99,14 +100,14 @@ def place_departures(
 
 
 def _is_there(known: Mapping[str, SequenceEvent], before: str, ends: Iterable[str]) -> bool:
-    """Return whether a row exists just before a sequence: no change has deleted it, and no load has ended without it."""
+    """Return whether a row exists just before a sequence: neither a deletion nor the end of a load has removed it."""
     # A departure that counts elsewhere leaves an event without effect.
     last = max((at for at, event in known.items() if at < before and (event.deletes or event.upserts)), default=None)
     return last is not None and known[last].upserts and not any(last < end < before for end in ends)
 
 
 def _follow(rows: list[str], event: SequenceEvent) -> None:
-    """Apply an event that is not a change of key to the rows that are at the key."""
+    """Apply an event that is not a key update to the rows that are at the key."""
     if load_floor(event.sequence) is not None:  # no part of the transaction: only the newest row can have gone on
         del rows[:-1]
     if event.upserts:  # a deletion of the same sequence is not known of stored versions, so it must not count here

@@ -1,8 +1,8 @@
-"""The history of one key: its events in order, and the resulting versions of the row. Pure.
+"""The history of one key: its events in order, and the resulting versions of the row. No I/O.
 
-An event is one change's columns, or its deletion of the row. Versions are stored, and events are derived from them, so a
-history can be replayed when an older event arrives late: it splits the version that was valid then, and its columns are
-carried forward to the next change of each column, to the row's deletion, or to the end of a load that did not contain the row.
+An event has the columns of one change, or deletes the row. Versions are stored, and events can be derived from them. So a history
+can be replayed when an older event arrives late. The late event splits the version that was valid at its sequence, and each of
+its columns is carried forward until the column changes again, the row is deleted, or a load without the row ends.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from headstream.replicate.columns.versions import ABSENT_VERSION, VERSION_CHARAC
 
 @dataclass(slots=True)
 class SequenceEvent:
-    """The combined changes of one sequence to a row.
+    """The combined changes to a row at one sequence.
 
     Args:
-        deletes: Whether the row is deleted; an upsert of the same sequence is applied after that.
-        values: Column -> value, of the columns that are carried.
-        versions: Column -> version, where columns were written by older changes than this.
+        deletes: Whether the row is deleted; an upsert at the same sequence is applied after the deletion.
+        values: Column -> value, for the carried columns.
+        versions: Column -> version, for columns that older changes wrote.
     """
 
     sequence: str
@@ -32,7 +32,7 @@ class SequenceEvent:
     versions: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: SequenceEvent) -> None:
-        """Add another change of the same sequence; where both have a value, the value of this event stays."""
+        """Add another change at the same sequence; if both have a value for a column, this event's value stays."""
         self.deletes |= other.deletes
         if self.upserts and not other.upserts:
             return  # a deletion's values are those of the deleted row
@@ -51,10 +51,10 @@ class Version:
     """The row between two changes.
 
     Args:
-        valid_from: Sequence of the change that opened it.
-        valid_to: Sequence of the change that closed it; None while it is open. A version that ends where it begins was
-            never valid: it records a deletion of a missing row.
-        versions: Column -> version; ABSENT_VERSION for a column never written.
+        valid_from: Sequence of the change that opened the version.
+        valid_to: Sequence of the change that closed the version; None if it is open. A version with equal `valid_from` and
+            `valid_to` was never valid; it records the deletion of a missing row.
+        versions: Column -> version; ABSENT_VERSION for a column that was never written.
     """
 
     valid_from: str
@@ -70,9 +70,9 @@ def replay(
     """Return the versions that result from events.
 
     Args:
-        events: Events in the order of their sequences, one per sequence.
+        events: Events in sequence order, one per sequence.
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
-        ends: The places at which loads have ended the rows before them, sorted; no column is carried forward across a load.
+        ends: The sorted positions at which loads have ended earlier rows; no column is carried forward across a load.
     """
     found: list[Version] = []
     last: Version | None = None  # the open version
@@ -98,7 +98,7 @@ def replay(
 
 
 def _is_loaded_again(event: SequenceEvent, last: Version) -> bool:
-    """Return whether a row of a load is an unchanged repeat: sent twice, or by a restarted load."""
+    """Return whether a row of a load repeats an unchanged row, because it was sent twice or the load was restarted."""
     floor = load_floor(event.sequence)
     if floor is None or event.deletes or last.deleted or floor != load_floor(last.valid_from):
         return False
@@ -106,7 +106,7 @@ def _is_loaded_again(event: SequenceEvent, last: Version) -> bool:
 
 
 def _is_ended(version: Version, before: str, ends: Sequence[str]) -> bool:
-    """Return whether a load has ended between the beginning of a version and a sequence."""
+    """Return whether a load ended between the start of a version and a sequence."""
     place = bisect_right(ends, version.valid_from)
     return place < len(ends) and ends[place] < before
 
@@ -125,7 +125,7 @@ def _overlaid(event: SequenceEvent, last: Version | None, columns: list[str]) ->
 
 
 def reopen(versions: list[Version], ends: Iterable[str]) -> list[Version]:
-    """Return stored versions of one key, sorted, without the closings of loads."""
+    """Return the sorted stored versions of one key, reopening versions that loads have closed."""
     known = set(ends) - {version.valid_from for version in versions}
     found = []
     for number, version in enumerate(versions):
@@ -137,7 +137,7 @@ def reopen(versions: list[Version], ends: Iterable[str]) -> list[Version]:
 
 
 def close_again(versions: list[Version], ends: Sequence[str]) -> list[Version]:
-    """Apply the closings of loads to versions from before a load that have no later change and no row of that load."""
+    """Close the versions from before a load that have no later change and no row of the load."""
     for version in versions:
         following = version.valid_to
         end = next((end for end in ends if version.valid_from < end), None)
@@ -163,7 +163,7 @@ def stored_version(row: Mapping[str, Any], columns: list[str]) -> Version:
 
 
 def stored_events(versions: list[Version]) -> list[SequenceEvent]:
-    """Derive the events of stored, sorted versions of one key; the first is complete: events of older columns are before it."""
+    """Derive the events of sorted stored versions of one key; events of older columns precede the first version."""
     events: dict[str, SequenceEvent] = {}
     for number, version in enumerate(versions):
         if version.deleted:

@@ -1,18 +1,18 @@
-"""Versions of rows (SCD type 2) from changes, key by key: the versions that open and close. Pure, and by columns.
+"""Computes the versions (SCD type 2) that changes open and close, by columns and without I/O.
 
 A row of the table is a version of the source's row:
 
-    <columns>            their values
-    _hs_valid_from       string     sequence of the change that opened it
-    _hs_valid_to         string     sequence of the change that closed it; null while it is open
-    _hs_valid_from_time  timestamp  when that change was committed at the source (a full load's row: when it was logged)
-    _hs_valid_to_time    timestamp
-    _hs_current          boolean    whether it is open
+    <columns>            values of the row
+    _hs_valid_from       string     sequence of the change that opened the version
+    _hs_valid_to         string     sequence of the change that closed the version; null if open
+    _hs_valid_from_time  timestamp  commit time of the opening change at the source; for a row of a full load, the log time
+    _hs_valid_to_time    timestamp  commit time of the closing change, likewise
+    _hs_current          boolean    whether the version is open
     _hs_deleted          boolean    whether the row is deleted; such a version is valid only with soft deletions
-    _hs_versions         string     null: every column is of _hs_valid_from; else the version of each column, see versions.py
+    _hs_versions         string     the version of each column, see versions.py; null: every column is of _hs_valid_from
 
-Nearly all changes are complete and newer than all stored versions of their key; they are sorted and compared to their
-neighbours. The histories of the other keys are replayed, key by key (replay.py).
+Nearly all changes are complete and newer than all stored versions of their key. Such changes are sorted and compared to their
+neighbours. The histories of all other keys are replayed key by key (replay.py).
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class VersionPlan:
     """The versions that a batch of changes opens and closes.
 
     Args:
-        opened: Places of the changes that open a version.
-        valid_to: The sequence that closes each version; null if it stays open.
-        closed: Places of the stored versions that are closed.
-        replayed: Places of the changes whose keys' histories must be replayed.
+        opened: Positions of the changes that open a version.
+        valid_to: The sequence that closes each opened version; null if the version stays open.
+        closed: Positions of the stored versions to close.
+        replayed: Positions of the changes whose key histories must be replayed.
     """
 
     opened: _Ints
@@ -64,14 +64,14 @@ class VersionPlan:
 
 
 def divide(stored: pa.Table, events: pa.Table, keys: list[str], *, soft: bool, ends: Sequence[str] = ()) -> VersionPlan:
-    """Return the versions that changes open and close, and the changes whose key's history must be replayed.
+    """Return the versions that changes open and close, and the changes whose key histories must be replayed.
 
     Args:
         stored: Versions of the same keys: key columns, `_hs_valid_from`, `_hs_valid_to`, `_hs_deleted`, `_hs_versions`;
             versions that ended before the oldest change can be omitted.
-        events: Key columns, `_hs_sequence`, `_hs_delete`, `_hs_partial` (not every column of the table is carried).
+        events: Changes with key columns, `_hs_sequence`, `_hs_delete`, `_hs_partial` (columns of the table are omitted).
         soft: Whether a deletion opens a version, with the values of the previous version.
-        ends: Places at which loads have closed versions; a change can reopen them.
+        ends: Positions at which loads have closed versions; a change can reopen these versions.
     """
     rows = _sorted(stored, events, keys)
     if not rows.count:
@@ -165,7 +165,7 @@ def _flags(array: pa.ChunkedArray) -> _Bools:
 
 
 def _repeats(rows: _Rows) -> _Bools:
-    """Return which changes are repeats: already stored, or repeated in the batch (the first stays)."""
+    """Return which changes are already stored or repeat an earlier change of the batch."""
     at = rows.group * (rows.open_rank + 1) + rows.rank
     ended = (rows.group * (rows.open_rank + 1) + rows.valid_to)[rows.is_stored & (rows.valid_to != rows.open_rank)]
     gone = np.concatenate([ended, at[rows.is_stored & rows.deletes]])
@@ -178,7 +178,7 @@ def _repeats(rows: _Rows) -> _Bools:
 
 
 def _replayed_groups(rows: _Rows, *, soft: bool, ends: Sequence[str]) -> _Bools:
-    """Return, by group number, whose history must be replayed."""
+    """Return, by group number, which histories must be replayed."""
     groups = int(rows.group.max(initial=-1)) + 1
     slow = np.zeros(groups, np.bool_)
     new = ~rows.is_stored
@@ -203,7 +203,7 @@ def _replayed_groups(rows: _Rows, *, soft: bool, ends: Sequence[str]) -> _Bools:
 
 
 def _loaded_again(rows: _Rows) -> _Bools:
-    """Return which rows of a load directly follow a row of the same load: possibly the same row."""
+    """Return which rows of a load directly follow a row of the same load, which may be the same row."""
     again = np.zeros(rows.count, np.bool_)
     if not pc.any(pc.match_substring(rows.sequences, LOAD_MARK)).as_py():
         return again
@@ -214,14 +214,14 @@ def _loaded_again(rows: _Rows) -> _Bools:
 
 
 def _following(rows: _Rows) -> _Ints:
-    """Return for each row the next row of its key, or -1."""
+    """Return, for each row, the next row of the same key, or -1."""
     following = np.full(rows.count, -1, np.int64)
     following[:-1] = np.where(rows.group[1:] == rows.group[:-1], np.arange(1, rows.count), -1)
     return following
 
 
 def commit_times(sequences: pa.Array) -> pa.Array:
-    """Return the commit times of sequences, or null; sequences of full loads end with a point and the log time of the row."""
+    """Return the commit times of sequences, or null. A sequence of a full load ends with a point and the row's log time."""
     known: dict[str, Any] = {}
     heads = pc.utf8_slice_codeunits(sequences, 0, _TIME_CHARACTERS)
     loads = pc.match_substring(sequences, ".")

@@ -1,1 +1,1 @@
-"""Flat Avro records to columns, compiled; single values, schemas."""
+"""Avro: schemas, single values, and compiled decoding of flat records to columns."""

@@ -1,25 +1,25 @@
-"""Constants shared by the Python and the compiled code of Avro and envelopes; the compiled code gets them from avro_codes.h.
+"""Constants of the Avro and envelope kernels; compiled code reads the same constants from avro_codes.h.
 
-A task is the working memory of one call of codec.avro: notes, then a table of steps, one per column in the order of their
-bytes, and one before the columns of each section that is a union. All are little-endian 64-bit numbers; the names here are
-byte positions in them:
+A task is the working memory of one call of codec.avro: notes, then a table of steps. There is one step per column, in the order
+of their bytes, and one before the columns of each section that is a union. All numbers are little-endian, 64 bits; the names in
+this module are byte positions:
 
-    notes   code | at | need | have | step of a fault | good rows so far | place of before_present | end of the steps
+    notes   code | at | need | have | step of a fault | good rows so far | position of before_present | end of the steps
             | values that can still be skipped in this row
     step    kind | branches | null_index | low | high | extent | validity | values | starts | texts
 
-    branches     of the union around the value: 0 no union, 1, or 2; null_index is the null one of two, else -1
-    low, high    least and largest value of an int, long or enum; of a decimal the halves of 10^precision
-    extent       of a value without a varint before it: its bytes; of a section in a union: how many steps belong to it;
-                 of a skipped field: place of its type
-    validity     place of the validity bits, -1 for a column without nulls
-    values       place of the numbers, or of the offsets of texts; of a section: 1 where its presence is noted
-    starts       place of where texts begin in the data
-    texts        place of the texts
+    branches     number of branches of the union around the value (0: no union, 1, 2); null_index: index of null, or -1
+    low, high    minimum and maximum of an int, long or enum; the halves of 10^precision of a decimal
+    extent       size of a value without a leading varint; number of steps of a section in a union;
+                 position of the type of a skipped field
+    validity     position of the validity bits; -1 for a column without nulls
+    values       position of the numbers or of the offsets of strings; of a section: 1 if its presence is recorded
+    starts       position of the start positions of strings in the data
+    texts        position of the strings
 
-After the steps are the types of the skipped fields, each a kind and its operands:
+The types of skipped fields follow the steps; a type is a kind with operands:
 
-    INT32, INT64 low | high     FIXED size     RECORD, UNION count | places of the types inside     ARRAY, MAP place of the item's
+    INT32, INT64 low | high     FIXED size     RECORD, UNION count | inner positions     ARRAY, MAP position of the item type
 """
 
 from __future__ import annotations

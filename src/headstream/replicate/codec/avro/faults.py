@@ -1,4 +1,4 @@
-"""Error messages for the fault codes that the walk over rows of Avro bytes reports."""
+"""Error messages for the fault codes that the decoding of Avro rows reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TEXTS: Final = {
 
 
 def explain(plan: RowPlan, task: bytearray, start: int) -> DecodeError:
-    """Return the error of a faulty row, which begins at `start` and at which the task's call stopped."""
+    """Return the error of the invalid row at `start`, at which the task's call stopped."""
     code, at, need, have, step = NOTES.unpack_from(task)[:5]
     place, kind, precision = "the row", "the row", 0
     if step:

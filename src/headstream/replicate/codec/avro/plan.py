@@ -1,4 +1,4 @@
-"""The plan that codec.avro reads the rows of one schema by, and its result. codec.avro.codes describes the layout of the task."""
+"""The plan by which codec.avro reads the rows of one schema, and the result. codec.avro.codes describes the task's layout."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class ColumnPlan:
     Args:
         section: `data`, `beforeData` or `headers`; empty for a field outside them.
         avro_type: int, long, float, double, boolean, string, bytes, fixed or enum.
-        logical_type: The logical type if it fits the Avro type, else None.
-        precision: Of a decimal: digits in all; 0 for others.
-        scale: Of a decimal: digits after the point.
-        size: Of a fixed: its bytes.
+        logical_type: The logical type if it fits the Avro type, or None.
+        precision: Total number of digits of a decimal; 0 for other types.
+        scale: Digits after the decimal point of a decimal.
+        size: Size of a fixed, bytes.
     """
 
     section: str
@@ -82,10 +82,10 @@ class ColumnPlan:
 
     @property
     def storage(self) -> str:
-        """How the column's buffers are laid out, in Arrow's terms.
+        """The layout of the column's buffers, in Arrow's terms.
 
-        `int32` (also enums: the index of the symbol), `int64`, `float`, `double`, `bool` (a byte each, 0 or 1),
-        `decimal128`, `utf8` or `binary` (also a fixed, and the bytes of a decimal of more than 38 digits).
+        `int32` (also for the symbol's index of an enum), `int64`, `float`, `double`, `bool` (one byte per value, 0 or 1),
+        `decimal128`, `utf8` or `binary` (also for a fixed, and for a decimal of more than 38 digits).
         """
         if self.logical_type == "decimal" and self.precision <= TABLE_PRECISION:
             return "decimal128"
@@ -104,14 +104,14 @@ class RowPlan:
 
 
 class ColumnBuffers(NamedTuple):
-    """The values of one column, in Arrow's layout; each a buffer over the memory of its call.
+    """The values of one column, as buffers in Arrow's layout over the memory of the call.
 
     Args:
-        validity: A bit per row, least significant first, 1 for a value; None for a column without nulls.
-        values: Numbers, little-endian: 4 bytes of int32 and float, 8 of int64 and double, 16 of decimal128, 1 of
-            bool. None for utf8 and binary.
-        offsets: Of utf8 and binary: count + 1 int32, where each value begins in `data`.
-        data: Of utf8 and binary: the values back to back.
+        validity: One bit per row, least significant first; 1: not null. None for a column without nulls.
+        values: Little-endian numbers: 4 bytes for int32 and float, 8 for int64 and double, 16 for decimal128, 1 for bool. None
+            for utf8 and binary.
+        offsets: For utf8 and binary: the start of each value in `data`, count + 1 int32.
+        data: For utf8 and binary: the values, back to back.
     """
 
     validity: memoryview | None
@@ -125,11 +125,11 @@ class Rows:
     """The decoded rows of one call.
 
     Args:
-        count: Number of good rows.
-        rows: Their indexes in the caller's numbering, int64 each.
-        faults: The error of each faulty row; positions count from the first byte of the row.
-        before_present: A byte per good row, 1 if it has a beforeData; None for a schema without beforeData.
-        columns: The buffers of each column of the plan.
+        count: Number of valid rows.
+        rows: The indexes of the valid rows in the caller's numbering, int64.
+        faults: The error of each invalid row; positions count from the row's first byte.
+        before_present: One byte per valid row, 1 if the row has beforeData; None for a schema without beforeData.
+        columns: Buffers of each column of the plan.
     """
 
     count: int
@@ -143,17 +143,17 @@ class Rows:
 def compile_rows(schema: str) -> RowPlan:
     """Compile the Avro schema of data messages into a plan for reading their rows.
 
-    The schema is a record with the field `data` and, optionally, `beforeData` (with columns of `data` only) and `headers`, in
-    any order. Each is a record, or a union of a record and null. Their fields are primitives, enums or fixed, or a union of
-    such a type and null, in any order. Other fields of headers, or outside the three, are skipped, unless one has the name
-    of one of Replicate's own headers. The same schema gives the same object.
+    The schema must be a record with the field `data` and, optionally, `beforeData` (with columns of `data` only) and `headers`,
+    in any order. These sections are records, or unions of a record and null. Their fields are primitives, enums or fixed, or
+    unions of such a type and null. Other fields in `headers` or outside the sections are skipped, unless a field has the name of
+    a header of Replicate. Calls with equal schemas return the same object.
 
     Raises:
         SchemaError: the schema does not have this form; the error names the field.
     """
     record = parse_schema(schema)
     if record.kind != "record":
-        raise SchemaError(f"the Avro schema of data messages is a record, not {record.kind}")
+        raise SchemaError(f"the Avro schema of data messages must be a record, not {record.kind}")
     walk = _Walk()
     _check_names(record.fields, "the record")
     for member in record.fields:
@@ -168,7 +168,7 @@ def compile_rows(schema: str) -> RowPlan:
     for column in columns:
         # The memory of a row without beforeData is bounded by the bytes of its data.
         if column.section == "beforeData" and column.name not in data:
-            raise SchemaError(f"beforeData has the column {column.name!r}, which data lacks")
+            raise SchemaError(f"beforeData has the column {column.name!r}, which is missing in data")
     sections = [(step[0], step[7]) for step in walk.steps]
     before_step = sections.index((avro_codes.SECTION, 1)) if (avro_codes.SECTION, 1) in sections else -1
     absent = {"beforeData", *(member.name for member in record.fields if _may_be_null(member.type))}
@@ -177,11 +177,11 @@ def compile_rows(schema: str) -> RowPlan:
 
 
 def compile_record(record: AvroType, sections: Collection[str]) -> RowPlan:
-    """Compile a record of sections and plain fields into a plan; its other fields are skipped.
+    """Compile a record of sections and plain fields into a plan that skips all other fields.
 
     Args:
         record: The type of the rows.
-        sections: The fields that are records of plain fields, alone or in a union with null.
+        sections: The fields that are records of plain fields, or unions of such a record and null.
 
     Raises:
         SchemaError: a section has another form; the error names the field.
@@ -197,7 +197,7 @@ def compile_record(record: AvroType, sections: Collection[str]) -> RowPlan:
 
 
 class _Walk:
-    """Collects the steps of a plan while walking its schema."""
+    """Collects the steps of a plan from its schema."""
 
     def __init__(self) -> None:
         self.columns: list[ColumnPlan] = []
@@ -208,7 +208,7 @@ class _Walk:
     def add_section(self, member: AvroField) -> None:
         branches, null_index, inside = _unwrap(member.type, member.name)
         if inside.kind != "record":
-            raise SchemaError(f"the field {member.name!r} is {inside.kind}, not a record")
+            raise SchemaError(f"the field {member.name!r} must be a record, not {inside.kind}")
         _check_names(inside.fields, member.name)
         is_before = member.name == "beforeData"
         if branches or is_before:
@@ -226,7 +226,7 @@ class _Walk:
             return
         branches, null_index, plain = _unwrap(field.type, place)
         if plain.kind not in _STORAGES:
-            raise SchemaError(f"the field {place!r} is {plain.kind}, not a plain value", advice="Only flat rows are read")
+            raise SchemaError(f"the field {place!r} is {plain.kind}: only flat rows are supported")
         column = ColumnPlan(
             section,
             field.name,
@@ -244,7 +244,7 @@ class _Walk:
             low, high = struct.unpack("<2q", (10**plain.precision).to_bytes(16, "little"))
         if plain.kind == "fixed":
             if plain.size == 0:
-                raise SchemaError(f"the field {place!r} is a fixed of 0 bytes")
+                raise SchemaError(f"the fixed field {place!r} must have at least 1 byte")
             kind = "fixed_decimal" if kind == "decimal128" else "fixed"
         extent = _WIDTHS.get(kind, min(plain.size, _ENDLESS))
         self.columns.append(column)
@@ -252,7 +252,7 @@ class _Walk:
         self.steps.append((_KINDS[kind], branches, null_index, low, high, extent, 0 if column.nullable else -1, 0, 0, 0))
 
     def task(self) -> bytes:
-        """Return the notes, the steps, and the types of the skipped fields."""
+        """Return the notes, the steps, and the types of skipped fields."""
         end = avro_codes.NOTES_SIZE + avro_codes.STEP_SIZE * len(self.steps)
         types: list[int] = []
         places: dict[int, int] = {}
@@ -265,7 +265,7 @@ class _Walk:
 
 
 def _lay_type(avro_type: AvroType, start: int, types: list[int], places: dict[int, int]) -> int:
-    """Append a type, and the types inside it, to the steps; return its place in the task."""
+    """Append a type and its inner types to the steps; return the type's position in the task."""
     if id(avro_type) in places:
         return places[id(avro_type)]
     inside = [field.type for field in avro_type.fields] or avro_type.branches or ([avro_type.items] if avro_type.items else [])
@@ -286,14 +286,14 @@ def _lay_type(avro_type: AvroType, start: int, types: list[int], places: dict[in
 
 
 def _range_of(plain: AvroType) -> tuple[int, int]:
-    """Return the least and largest number of an int, long or enum."""
+    """Return the minimum and maximum of an int, long or enum."""
     if plain.kind == "enum":
         return 0, len(plain.symbols) - 1
     return _RANGES.get((plain.kind, None), (0, 0))
 
 
 def _is_flat(avro_type: AvroType) -> bool:
-    """Return whether a field can become a column: if it is a plain value, alone or in a union with null."""
+    """Return whether a field can become a column: a plain type, or a union of a plain type and null."""
     others = [branch for branch in avro_type.branches if branch.kind != "null"] or [avro_type]
     return len(others) == 1 and others[0].kind in _STORAGES and len(avro_type.branches) <= 2
 
@@ -303,14 +303,14 @@ def _may_be_null(avro_type: AvroType) -> bool:
 
 
 def _unwrap(avro_type: AvroType, place: str) -> tuple[int, int, AvroType]:
-    """Return the number of branches (0: no union), the index of null (-1: none) and the other type."""
+    """Return the number of branches (0: no union), the index of null (-1: no null), and the other type."""
     if avro_type.kind != "union":
         return 0, -1, avro_type
     nulls = [index for index, branch in enumerate(avro_type.branches) if branch.kind == "null"]
     others = [branch for branch in avro_type.branches if branch.kind != "null"]
     if len(others) != 1 or len(nulls) > 1:
         kinds = ", ".join(branch.kind for branch in avro_type.branches)
-        raise SchemaError(f"the field {place!r} is a union of {kinds}, not of null and one type")
+        raise SchemaError(f"the field {place!r} must be a union of null and one type, not of {kinds}")
     return len(avro_type.branches), nulls[0] if nulls else -1, others[0]
 
 

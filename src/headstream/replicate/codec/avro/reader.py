@@ -1,9 +1,9 @@
-"""A cursor over Avro's binary encoding: bounded; every fault raises DecodeError with its byte position.
+"""A bounded cursor over Avro's binary encoding; invalid bytes raise DecodeError with their position.
 
 int, long      zig-zag varint, at most 10 bytes        boolean   1 byte, 0 or 1
-string, bytes  varint length, then UTF-8 or bytes      index     varint, of an enum's symbol or a union's branch
-array, map     blocks: varint count, items; ended by count 0;
-               count < 0: -count items, after a varint of their size in bytes
+string, bytes  varint length, then UTF-8 or bytes      index     varint; of a symbol of an enum or a branch of a union
+array, map     blocks: varint count, items; a count of 0 ends the blocks;
+               count < 0: -count items, preceded by a varint of their size in bytes
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class AvroReader:
     """A cursor that reads values from bytes; positions in errors count from the start of the bytes.
 
     Args:
-        end: Where to stop; None is the end of the data.
+        end: Position at which to stop; None: the end of the data.
     """
 
     __slots__ = ("at", "data", "end", "spare")
@@ -63,15 +63,15 @@ class AvroReader:
         start = self.at
         value = self.pull_long(subject)
         if not INT_RANGE[0] <= value <= INT_RANGE[1]:
-            raise DecodeError(f"{subject} is {value}, more than an int holds", start)
+            raise DecodeError(f"{subject} is {value}, which does not fit an int", start)
         return value
 
     def pull_bytes(self, subject: str) -> bytes:
-        """Return the next bytes, which follow their length."""
+        """Return the next bytes value, which has a length prefix."""
         return self.pull(self.pull_long(subject), subject)
 
     def pull_string(self, subject: str) -> str:
-        """Return the next string, its length before it."""
+        """Return the next string, which has a length prefix."""
         data = self.pull_bytes(subject)
         try:
             return data.decode()
@@ -82,19 +82,19 @@ class AvroReader:
         """Return the next boolean."""
         value = self.pull(1, subject)[0]
         if value > 1:
-            raise DecodeError(f"{subject} is a boolean of {value}", self.at - 1)
+            raise DecodeError(f"{subject} must be a boolean (0 or 1), not {value}", self.at - 1)
         return value == 1
 
     def pull_index(self, count: int, subject: str) -> int:
-        """Return the next index of a list of `count` symbols or branches."""
+        """Return the next index, below `count`, of a symbol or branch."""
         start = self.at
         index = self.pull_long(subject)
         if not 0 <= index < count:
-            raise DecodeError(f"{subject} has index {index} of {count}", start)
+            raise DecodeError(f"the index of {subject} must be below {count}, not {index}", start)
         return index
 
     def pull_block(self, subject: str) -> int:
-        """Return the number of items in the next block of an array or map; 0 ends it."""
+        """Return the number of items in the next block of an array or map; 0 after the last block."""
         start = self.at
         count = self.pull_long(subject)
         if count < 0:
@@ -107,7 +107,7 @@ class AvroReader:
         return count
 
     def pull_map(self, subject: str) -> dict[str, str]:
-        """Return the next map of strings; a duplicate key, or more than MAX_MAP_ENTRIES entries, is rejected."""
+        """Return the next map of strings; raise DecodeError for a duplicate key or more than MAX_MAP_ENTRIES entries."""
         pairs: dict[str, str] = {}
         while count := self.pull_block(subject):
             if count > MAX_MAP_ENTRIES - len(pairs):
@@ -123,4 +123,4 @@ class AvroReader:
     def finish(self, subject: str) -> None:
         """Raise DecodeError if bytes remain."""
         if self.at != self.end:
-            raise DecodeError(f"{self.end - self.at} bytes are left over after {subject}", self.at)
+            raise DecodeError(f"{self.end - self.at} unexpected bytes after {subject}", self.at)

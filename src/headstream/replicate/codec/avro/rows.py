@@ -1,15 +1,15 @@
-"""Rows of flat Avro records to columns, compiled: no Python object per value; a faulty row does not affect other rows.
+"""Decodes flat Avro records to columns, compiled, without a Python object per value. An invalid row does not affect other rows.
 
-A row is the message of one data envelope, a record of codec.avro.plan's kind; codec.avro.reader describes
-the encoding of its values. The rows of one schema are walked once (codec.avro.walk): numbers go straight to their columns,
-texts are checked and their positions recorded; then the texts are copied, column by column. The memory of a call:
+A row is the message of one data envelope, a record as codec.avro.plan describes; codec.avro.reader describes the encoding of
+values. The rows of one schema are read once (codec.avro.walk): numbers are written to their columns, and strings are checked and
+their positions recorded. Then the strings are copied, column by column. The memory of a call:
 
-    fixed     rows int64 each | before_present a byte each | validity bits of each column
+    fixed     rows, int64 | before_present, uint8 | validity bits of each column
               | values, or int32 offsets, of each column
-    scratch   where in the data each text begins, uint32
-    texts     the texts of each column, back to back
+    scratch   start position of each string in the data, uint32
+    texts     the strings of each column, back to back
 
-The first two have room for the rows that reach their schema's smallest size, the third for the texts.
+`fixed` and `scratch` have space for the rows that are at least as long as the schema's smallest row, `texts` for the strings.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _measure(
     least: cython.longlong,
     task: cython.p_uchar,
 ) -> cython.longlong:
-    """Return the bytes of all rows, or -1 - index of a row outside of the data; record the possible number of valid rows."""
+    """Return the size of all rows, or -1 - index of a row outside the data; record the maximum number of valid rows."""
     total: cython.longlong = 0
     likely: cython.longlong = 0
     index: cython.longlong = 0
@@ -88,7 +88,7 @@ def _measure(
 @cython.exceptval(check=False)
 @cython.nogil
 def _width(kind: cython.longlong) -> cython.longlong:
-    """Return the bytes that a value takes in its column; for texts, the bytes of an offset."""
+    """Return the size of a value in its column; for strings, the size of an offset."""
     if kind in (codes.DECIMAL, codes.FIXED_DECIMAL):
         return 16
     if kind in (codes.INT64, codes.DOUBLE):
@@ -108,7 +108,7 @@ def _is_text(kind: cython.longlong) -> cython.bint:
 @cython.exceptval(check=False)
 @cython.nogil
 def _lay_out(task: cython.p_uchar, slots: cython.longlong, sizes: cython.p_uchar) -> cython.void:
-    """Assign every column its positions for `slots` rows, aligned to 16 bytes; record the sizes of fixed and scratch."""
+    """Assign the positions of every column for `slots` rows, aligned to 16 bytes; record the sizes of `fixed` and `scratch`."""
     at: cython.longlong = slots * 8
     scratch: cython.longlong = 0
     kind: cython.longlong
@@ -154,7 +154,7 @@ def _clear(task: cython.p_uchar, slots: cython.longlong, fixed: cython.p_uchar) 
 @cython.exceptval(check=False)
 @cython.nogil
 def _place_texts(task: cython.p_uchar, fixed: cython.p_uchar) -> cython.longlong:
-    """Assign the texts of every column their place, with room after it for a SHORT text; return the bytes of all."""
+    """Assign the position of every column's strings, with space for a SHORT string after it; return the total size."""
     total: cython.longlong = 0
     step: cython.longlong = codes.NOTES_SIZE
     count: cython.longlong = c.load64_signed(task, codes.NOTE_COUNT)
@@ -180,7 +180,7 @@ def _copy_texts(
     row: cython.longlong,
     end: cython.longlong,
 ) -> cython.void:
-    """Copy the texts of one column and some rows to their place."""
+    """Copy the strings of one column and some rows to their position."""
     starts: cython.longlong = c.load64_signed(task, step + codes.STARTS)
     offsets: cython.longlong = c.load64_signed(task, step + codes.VALUES)
     first: cython.longlong = c.load64_signed(task, step + codes.TEXTS)
@@ -203,19 +203,19 @@ def decode_rows(plan: RowPlan, data: BytesLike, starts: BytesLike, ends: BytesLi
     """Read the rows of one schema into columns.
 
     Args:
-        starts: Where each row begins in `data`: int64, in any buffer.
-        ends: Where each row ends, likewise.
-        rows: Which entries of starts and ends are rows of this schema: int64; None is all of them.
+        starts: Start of each row in `data`: int64, in any buffer.
+        ends: End of each row, likewise.
+        rows: Indexes of the entries of starts and ends that are rows of this schema: int64; None: all entries.
 
     Raises:
-        InvalidInputError: a row outside `data`, buffers of different lengths, or rows of more than
-            2 GiB or data of more than 4 GiB in one call.
+        InvalidInputError: a row is outside `data`, buffers have different lengths, or one call has rows of more than 2 GiB or
+            data of more than 4 GiB.
     """
     data_view, starts_view, ends_view = memoryview(data), memoryview(starts), memoryview(ends)
     rows_view = None if rows is None else memoryview(rows)
     meant = starts_view if rows_view is None else rows_view
     if starts_view.nbytes != ends_view.nbytes or starts_view.nbytes % 8 or meant.nbytes % 8:
-        raise InvalidInputError("starts, ends and rows are buffers of int64, starts and ends of one length")
+        raise InvalidInputError("starts, ends and rows must be int64 buffers; starts and ends must have the same length")
     starts_p: cython.p_const_uchar = c.readable(starts_view)
     ends_p: cython.p_const_uchar = c.readable(ends_view)
     rows_p: cython.p_const_uchar = c.readable(meant)
@@ -256,7 +256,7 @@ def _collect(
     memory: tuple[bytearray, bytearray, bytearray],
     faults: list[tuple[int, DecodeError]],
 ) -> Rows:
-    """Copy the texts and cut the memory into columns."""
+    """Copy the strings and divide the memory into columns."""
     task_bytes, fixed_bytes, scratch_bytes = memory
     p: cython.p_const_uchar = c.readable(data)
     size: cython.longlong = data.nbytes

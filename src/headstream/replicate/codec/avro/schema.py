@@ -1,9 +1,9 @@
-"""Avro schemas as a small tree, parsed more tolerantly than the Avro specification requires.
+"""Parses Avro schemas to a tree, more tolerantly than the Avro specification requires.
 
-Replicate names Avro types after the columns of its tables, so its schemas can contain names and namespaces
-that Avro forbids (`com.attunity.queue.msg.chips-qa`, `order date`), and can define one name more than once
-(a column called `Lineage`). Both are accepted here: names are any text, and a reference resolves to the latest
-definition of its name. Schemas whose values can be endless, or cannot be walked in bounded time, are rejected.
+Replicate names Avro types after table columns. So its schemas can contain names and namespaces that Avro forbids
+(`com.attunity.queue.msg.chips-qa`, `order date`), and can define a name more than once (a column called `Lineage`). The parser
+accepts any string as a name, and resolves a reference to the latest definition of its name. Schemas whose values can be unlimited
+or cannot be read in bounded time are rejected.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class AvroField:
 
 @dataclass(frozen=True, slots=True)
 class AvroType:
-    """One type of a schema, its references resolved.
+    """One type of a schema, with resolved references.
 
     Args:
         kind: A name of PRIMITIVES, or `fixed`, `enum`, `record`, `union`, `array`, `map`.
-        logical_type: The logicalType if the Avro specification defines it and it fits the kind, else None.
-        precision: Of a decimal: digits in all, at least 1. 0 for others.
-        scale: Of a decimal: digits after the point, 0 to precision.
-        size: Of a fixed: its length in bytes.
-        fields: Of a record, in the order of their bytes.
-        branches: Of a union, in the order of their indexes.
-        items: Of an array its elements', of a map its values' type.
-        weight: Number of types in this type, itself included.
+        logical_type: The logicalType if the Avro specification defines it for this kind, or None.
+        precision: Total number of digits of a decimal, at least 1; 0 for other types.
+        scale: Digits after the decimal point of a decimal, 0 to precision.
+        size: Size of a fixed, bytes.
+        fields: Fields of a record, in the order of their bytes.
+        branches: Branches of a union, in the order of their indexes.
+        items: Type of an array's elements or a map's values.
+        weight: Number of types in this type, including this type.
     """
 
     kind: str
@@ -68,9 +68,9 @@ class AvroType:
 def parse_schema(text: str) -> AvroType:
     """Read the JSON text of an Avro schema.
 
-    The same text gives the same object.
+    Calls with equal strings return the same object.
     Raises:
-        SchemaError: the text is not JSON or not a schema, a reference is unresolved or refers to itself, or the schema is
+        SchemaError: the text is not JSON or not a schema, a reference cannot be resolved or refers to itself, or the schema is
             too deep (MAX_DEPTH) or too large (MAX_TYPES).
     """
     try:
@@ -95,7 +95,7 @@ _LOGICAL_KINDS: Final = {
 
 
 class _Parser:
-    """Parses one schema; `place` is the path of field names, for error messages."""
+    """Parses one schema; `place` is the path of field names for error messages."""
 
     def __init__(self) -> None:
         self.named: dict[str, AvroType] = {}
@@ -126,9 +126,9 @@ class _Parser:
     def parse_union(self, node: list[Any], namespace: str, place: str, depth: int) -> AvroType:
         branches = tuple(self.parse(branch, namespace, place, depth + 1) for branch in node)
         if not branches:
-            raise SchemaError("an Avro union has no branches", where=place or None)
+            raise SchemaError("an Avro union must have branches", where=place or None)
         if any(branch.kind == "union" for branch in branches):
-            raise SchemaError("an Avro union contains a union", where=place or None)
+            raise SchemaError("an Avro union must not contain a union", where=place or None)
         return AvroType("union", branches=branches, weight=_weigh(1 + sum(branch.weight for branch in branches), place))
 
     def parse_record(self, node: dict[str, Any], namespace: str, place: str, depth: int) -> AvroType:
@@ -166,7 +166,7 @@ class _Parser:
         return named
 
     def find(self, name: str, namespace: str, place: str) -> AvroType:
-        """Resolve a reference: in its namespace, as a full name, else by the last part of the name alone."""
+        """Resolve a reference: in its namespace, then as a full name, then by the last part of the name."""
         for candidate in (f"{namespace}.{name}", name):
             if candidate in self.named:
                 return self.named[candidate]
@@ -174,11 +174,11 @@ class _Parser:
         for known in reversed(self.named):
             if known.rpartition(".")[2] == short:
                 return self.named[known]
-        raise SchemaError(f"{name!r} is neither an Avro type nor defined before", where=place or None)
+        raise SchemaError(f"{name!r} is not an Avro type and was not defined before", where=place or None)
 
 
 def _full_name(node: dict[str, Any], namespace: str, place: str) -> tuple[str, str]:
-    """Return the full name of a named type, and the namespace for types inside it."""
+    """Return the full name of a named type, and the namespace of its inner types."""
     name = node.get("name")
     if not isinstance(name, str):
         raise SchemaError(f"an Avro {node['type']} has no name", where=place or None)
@@ -192,7 +192,7 @@ def _full_name(node: dict[str, Any], namespace: str, place: str) -> tuple[str, s
 
 
 def _with_logical_type(plain: AvroType, node: dict[str, Any]) -> AvroType:
-    """Add the logical type if it fits; the specification ignores any other."""
+    """Add the logical type if it fits the type; otherwise it is ignored, as the specification requires."""
     logical = node.get("logicalType")
     if not isinstance(logical, str) or plain.kind not in _LOGICAL_KINDS.get(logical, ()):
         return plain

@@ -1,7 +1,7 @@
-"""Skips values of any Avro type, compiled: the fields of a row that do not become columns.
+"""Skips values of any Avro type, for the fields of a row that do not become columns; compiled.
 
-A type is in the task of the call, in the layout of codec.avro.codes. Skipped values are checked as strictly as decoded values:
-bytes that are not a value of the type are a fault of their row.
+The task of the call contains the types, in the layout of codec.avro.codes. Skipped values are checked as strictly as decoded
+values: a row with bytes that are not a value of the type is invalid.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _skip_text(
 def _skip_blocks(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, task: cython.p_uchar, node: cython.longlong
 ) -> cython.longlong:
-    """Skip an array or map: blocks, each a number of items; return the position after it, or -1."""
+    """Skip an array or map, which consists of blocks of items; return the position after it, or -1."""
     is_map: cython.bint = c.load64_signed(task, node) == codes.MAP
     item: cython.longlong = c.load64_signed(task, node + codes.FIRST)
     start: cython.longlong
@@ -107,7 +107,7 @@ def _skip_blocks(
 def _skip_plain(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, task: cython.p_uchar, node: cython.longlong
 ) -> cython.longlong:
-    """Skip a value that contains no other; return the position after it, or -1."""
+    """Skip a value without inner values; return the position after it, or -1."""
     kind: cython.longlong = c.load64_signed(task, node)
     first: cython.longlong = c.load64_signed(task, node + codes.FIRST)
     if kind in (codes.TEXT, codes.BINARY):
@@ -130,7 +130,7 @@ def _skip_plain(
 def skip_value(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, task: cython.p_uchar, node: cython.longlong
 ) -> cython.longlong:
-    """Skip a value of the type at place `node` of the task; return the position after it, or -1 with the fault recorded."""
+    """Skip a value of the type at position `node` of the task; return the position after it, or record a fault and return -1."""
     kind: cython.longlong = c.load64_signed(task, node)
     spare: cython.longlong = c.load64_signed(task, codes.NOTE_SPARE) - 1
     c.store64_signed(task, codes.NOTE_SPARE, spare)

@@ -1,13 +1,13 @@
-"""Varints and decimals of Avro where the kernels run interpreted: same names and meaning as in avro_primitives.h.
+"""Varints and decimals of Avro for kernels that are not compiled, with the names and semantics of avro_primitives.h.
 
-A pointer is a memoryview of unsigned bytes here, and `at` counts from its first byte.
+A pointer is a memoryview of unsigned bytes; `at` counts from its first byte.
 """
 
 from __future__ import annotations
 
 
 def varint_stop(p: memoryview, at: int, end: int) -> int:
-    """Return the position after a varint; -1 if `end` is first, -2 if it has more than 64 bits."""
+    """Return the position after a varint; -1 if the varint does not end before `end`, -2 if it has more than 64 bits."""
     limit = min(at + 9, end)
     for position in range(at, limit):
         if p[position] < 0x80:
@@ -26,7 +26,7 @@ def varint_value(p: memoryview, at: int, stop: int) -> int:
 
 
 def reverse_decimal(target: memoryview, to: int, p: memoryview, at: int, size: int, low: int, high: int) -> bool:
-    """Write a big-endian number as 16 little-endian bytes; return whether it is less than high * 2^64 + low, its sign apart."""
+    """Write a big-endian number as 16 little-endian bytes; return whether its absolute value is less than high * 2^64 + low."""
     value = int.from_bytes(p[at : at + size], "big", signed=True)
     target[to : to + 16] = value.to_bytes(16, "little", signed=True)
     return abs(value) < (high << 64) + low

@@ -1,11 +1,11 @@
-"""Avro values one by one: bytes to Python values and back, by a schema.
+"""Decodes single Avro values to Python values, and encodes Python values, by a schema.
 
-For metadata messages, envelopes, tests and tools; batches of rows go through `codec.avro.rows`.
+Used for metadata messages, envelopes, tests and tools; `codec.avro.rows` decodes batches of rows.
 
-    null      nothing                              float     4 bytes, double 8 bytes, IEEE 754, little-endian
-    record    its fields in order                  fixed     its bytes
+    null      no bytes                             float     4 bytes, double 8 bytes, IEEE 754, little-endian
+    record    fields, in order                     fixed     bytes
     enum      index of the symbol                  union     index of the branch, then the branch
-    the rest  as in codec.avro.reader
+    others    see codec.avro.reader
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def decode_value(reader: AvroReader, avro_type: AvroType, subject: str = "the va
     """Return the next value of a type.
 
     Returns:
-        None, bool, int, float, bytes, str (also of an enum), a dict of a record or map, a list of an array, and of
-        logical types date, time, datetime (without a zone, UTC) and Decimal. A date or datetime beyond the years 1 to
-        9999, which Python cannot represent, stays a number.
+        None, bool, int, float, bytes, str (also for an enum), a dict for a record or map, a list for an array; for logical types
+        date, time, datetime (UTC, without a zone) and Decimal. A date or datetime outside the years 1 to 9999, which Python
+        cannot represent, is returned as a number.
     """
     reader.spare -= 1
     if reader.spare < 0:
@@ -94,7 +94,7 @@ def _decode_plain(reader: AvroReader, avro_type: AvroType, subject: str) -> Any:
 
 
 def _repeats_sign(value: bytes, limit: int) -> bool:
-    """Return whether the bytes of a number before its last `limit` only repeat its sign."""
+    """Return whether all bytes of a number before its last `limit` bytes only repeat the sign."""
     before, kept = value[:-limit], value[-limit:]
     return bool(kept) and before == (b"\xff" if kept[0] > 127 else b"\x00") * len(before)
 
@@ -104,10 +104,10 @@ def _decode_logical(value: Any, avro_type: AvroType, subject: str, at: int) -> A
     if logical == "decimal":
         limit = TABLE_DECIMAL_BYTES if avro_type.precision <= TABLE_PRECISION else WIDE_DECIMAL_BYTES
         if not 1 <= len(value) <= limit and not _repeats_sign(value, limit):
-            raise DecodeError(f"{subject} is a decimal of {len(value)} bytes, not of 1 to {limit}", at)
+            raise DecodeError(f"{subject} must be a decimal of 1 to {limit} bytes, not {len(value)}", at)
         unscaled = int.from_bytes(value, "big", signed=True)
         if abs(unscaled) >= 10**avro_type.precision:
-            raise DecodeError(f"{subject} is a decimal of more than {avro_type.precision} digits", at)
+            raise DecodeError(f"{subject} must be a decimal of at most {avro_type.precision} digits", at)
         sign, digits, _ = Decimal(unscaled).as_tuple()
         return Decimal((sign, digits, -avro_type.scale))
     if logical in ("uuid", "timestamp-nanos"):  # a datetime has no nanoseconds
@@ -117,7 +117,7 @@ def _decode_logical(value: Any, avro_type: AvroType, subject: str, at: int) -> A
     micros = value * 1000 if "millis" in str(logical) else value
     if str(logical).startswith("time-"):
         if not 0 <= micros < _DAY_US:
-            raise DecodeError(f"{subject} is a time of {value}, not within a day", at)
+            raise DecodeError(f"{subject} must be a time within a day, not {value}", at)
         return (_EPOCH + datetime.timedelta(microseconds=micros)).time()
     try:
         return _EPOCH + datetime.timedelta(microseconds=micros)
@@ -131,9 +131,9 @@ def _date(days: int) -> datetime.date | int:
 
 
 def encode_long(value: int) -> bytes:
-    """Return a long (or an int, a length, an index) of -2^63 to 2^63-1 as a zig-zag varint."""
+    """Return a long (or an int, a length, an index), -2^63 to 2^63-1, as a zig-zag varint."""
     if not LONG_RANGE[0] <= value <= LONG_RANGE[1]:
-        raise InvalidInputError(f"{_show(value)} is more than an Avro long holds")
+        raise InvalidInputError(f"{_show(value)} does not fit an Avro long")
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:
@@ -144,22 +144,22 @@ def encode_long(value: int) -> bytes:
 
 
 def encode_string(value: str | bytes) -> bytes:
-    """Return a string or bytes as Avro writes both: the length as a long, then the bytes; a lone surrogate is invalid input."""
+    """Return a string or bytes in Avro: the length as a long, then the bytes. InvalidInputError for a lone surrogate."""
     try:
         data = value.encode() if isinstance(value, str) else bytes(value)
     except UnicodeEncodeError:
-        raise InvalidInputError(f"{value!r} is not text that UTF-8 can encode") from None
+        raise InvalidInputError(f"{value!r} cannot be encoded as UTF-8") from None
     return encode_long(len(data)) + data
 
 
 def encode_value(avro_type: AvroType, value: Any, subject: str = "the value") -> bytes:
     """Return the bytes of a value, by its type.
 
-    Text and numbers are converted as Replicate converts them: a Decimal, an int, a date, a time or a
-    datetime given for a string is written in Replicate's spelling (`2023-03-21 14:34:21.000000`).
+    Strings and numbers are converted as Replicate does: if the type is a string, a Decimal, int, date, time or datetime is
+    written in Replicate's form (`2023-03-21 14:34:21.000000`).
 
     Args:
-        value: A value as decode_value returns it; for a record a mapping, in which a missing field is null.
+        value: A value that decode_value() can return; for a record, a mapping in which missing fields are null.
     """
     kind = avro_type.kind
     if kind == "record":
@@ -191,7 +191,7 @@ def _encode_record(avro_type: AvroType, value: Any, subject: str) -> bytes:
 
 
 def _encode_union(avro_type: AvroType, value: Any, subject: str) -> bytes:
-    """Write the first branch that the value fits, null first."""
+    """Return the bytes of a value by the first branch that it fits, trying null first."""
     for index, branch in enumerate(avro_type.branches):
         if branch.kind == "null" and value is None:
             return encode_long(index)
@@ -233,7 +233,7 @@ def _encode_plain(avro_type: AvroType, value: Any, subject: str) -> bytes:
 
 
 def to_text(value: object) -> str | None:
-    """Return a str, int, Decimal, date, time or datetime as Replicate writes it in a string column; None for other values."""
+    """Return a str, int, Decimal, date, time or datetime in Replicate's form for string columns; None for other values."""
     if isinstance(value, str):
         return value
     if isinstance(value, datetime.datetime):
@@ -247,7 +247,7 @@ def to_text(value: object) -> str | None:
 
 
 def _encode_logical(avro_type: AvroType, value: Any, subject: str) -> Any:
-    """Return the int or bytes that a logical value is written as; other values unchanged."""
+    """Return the int or bytes that encode a value of a logical type; return other values unchanged."""
     logical = str(avro_type.logical_type)
     if logical == "decimal" and isinstance(value, (Decimal, int)) and not isinstance(value, bool):
         return _encode_decimal(avro_type, Decimal(value), subject)
@@ -287,7 +287,7 @@ def _encode_decimal(avro_type: AvroType, value: Decimal, subject: str) -> bytes:
     try:
         return unscaled.to_bytes(size, "big", signed=True)
     except OverflowError:
-        raise InvalidInputError(f"{subject} is {value}, more than a fixed of {size} bytes holds") from None
+        raise InvalidInputError(f"{subject} is {value}, which does not fit a fixed of {size} bytes") from None
 
 
 def _without_zone(value: datetime.datetime) -> datetime.datetime:
@@ -296,7 +296,7 @@ def _without_zone(value: datetime.datetime) -> datetime.datetime:
 
 def _unfit(avro_type: AvroType, value: object, subject: str) -> InvalidInputError:
     if value is None:
-        return InvalidInputError(f"{subject} is null, which its type {avro_type.kind} is not")
+        return InvalidInputError(f"{subject} is null, but the type {avro_type.kind} does not allow null")
     kind = avro_type.kind if avro_type.logical_type is None else f"{avro_type.kind} ({avro_type.logical_type})"
     return InvalidInputError(f"{subject} is {_show(value)}, which does not fit the Avro type {kind}")
 

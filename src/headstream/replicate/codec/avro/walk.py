@@ -1,8 +1,8 @@
-"""The walk over rows of Avro records, compiled: from the bytes of a row to its values in the columns' memory.
+"""Reads rows of Avro records into the memory of columns, compiled.
 
-It follows a task (see codec.avro.codes) and writes to the columns that codec.avro.rows has laid out: numbers to `fixed`, the
-starts of texts to `scratch`. Fields that do not become columns are skipped (codec.avro.skip). It stops at a row that does not
-match its schema, with the fault in the task's notes.
+The steps of a task (codec.avro.codes) control the reading. Numbers are written to `fixed` and the starts of strings to `scratch`,
+in the layout of codec.avro.rows. Fields that do not become columns are skipped (codec.avro.skip). Reading stops at a row that
+does not match its schema, with the fault in the task's notes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _put_text(
     scratch: cython.p_uchar,
     row: cython.longlong,
 ) -> cython.void:
-    """Record where a text begins in the data and ends in its column."""
+    """Record the start of a string in the data, and its end in the column."""
     offset: cython.longlong = c.load64_signed(task, step + codes.VALUES) + 4 * row
     c.store32(fixed, offset + 4, c.load32(fixed, offset) + size)
     c.store32(scratch, c.load64_signed(task, step + codes.STARTS) + 4 * row, start)
@@ -49,7 +49,7 @@ def _put_text(
 def _put_null(
     task: cython.p_uchar, step: cython.longlong, fixed: cython.p_uchar, scratch: cython.p_uchar, row: cython.longlong
 ) -> cython.void:
-    """Write the placeholder of a null: 0, or an empty text; its validity bit is 0 already."""
+    """Write the placeholder of a null: 0 or an empty string. The validity bit is already 0."""
     kind: cython.longlong = c.load64_signed(task, step)
     place: cython.longlong = c.load64_signed(task, step + codes.VALUES)
     if kind in (codes.TEXT, codes.BINARY, codes.FIXED):
@@ -77,7 +77,7 @@ def _take_decimal(
     fixed: cython.p_uchar,
     row: cython.longlong,
 ) -> cython.longlong:
-    """Read a big-endian number of 1 to 16 bytes, longer where it only repeats its sign; return the position after it, or -1."""
+    """Read a big-endian number of 1 to 16 bytes, or more if they only repeat the sign; return the position after it, or -1."""
     start: cython.longlong = at
     end: cython.longlong = at + size
     while end - start > 16 and (p[start] == 255 if p[start + 1] > 127 else p[start] == 0):
@@ -106,7 +106,7 @@ def _take_fixed(
     scratch: cython.p_uchar,
     row: cython.longlong,
 ) -> cython.longlong:
-    """Read a value that has no varint before it; return the position after it, or -1."""
+    """Read a value without a leading varint; return the position after it, or -1."""
     kind: cython.longlong = c.load64_signed(task, step)
     place: cython.longlong = c.load64_signed(task, step + codes.VALUES)
     size: cython.longlong = c.load64_signed(task, step + codes.EXTENT)
@@ -185,7 +185,7 @@ def _take_row(
     scratch: cython.p_uchar,
     row: cython.longlong,
 ) -> cython.longlong:
-    """Read one row into slot `row` of the columns; return the step after the last, or -1 - step at a fault."""
+    """Read one row into slot `row` of the columns; return the step after the last step, or -1 - step at a fault."""
     step: cython.longlong = codes.NOTES_SIZE
     steps_end: cython.longlong = c.load64_signed(task, codes.NOTE_END)
     stop: cython.longlong
@@ -235,7 +235,7 @@ def _take_row(
 @cython.exceptval(check=False)
 @cython.nogil
 def _clear_row(task: cython.p_uchar, fixed: cython.p_uchar, row: cython.longlong) -> cython.void:
-    """Clear the validity bits of a bad row: the next good one reuses its slot."""
+    """Clear the validity bits of an invalid row, because the next valid row reuses its slot."""
     bits: cython.longlong
     step: cython.longlong = codes.NOTES_SIZE
     while step < c.load64_signed(task, codes.NOTE_END):
@@ -255,12 +255,12 @@ def walk_rows(
     """Read rows into the columns until a row is invalid.
 
     Args:
-        ranges: The begin and end of each row, and the rows to read (None: all); int64.
-        memory: Output buffers. task: the fault and the number of good rows; fixed: numbers and offsets;
-            scratch: where texts begin.
+        ranges: The start and end of each row, and the indexes of the rows to read (None: all); int64.
+        memory: Output buffers. task: the fault and the number of valid rows; fixed: numbers and offsets; scratch: the starts of
+            strings.
 
     Returns:
-        The index of the bad row among the rows to read, or `count`.
+        The index of the invalid row among the rows to read, or `count`.
     """
     starts_view, ends_view, rows_view = ranges
     task_bytes, fixed_bytes, scratch_bytes = memory

@@ -1,12 +1,12 @@
-"""Debezium's messages: an envelope in Kafka Connect's types, in JSON or in Avro.
+"""Debezium's messages: an envelope of Kafka Connect's types, in JSON or Avro.
 
-    value    {"schema": Connect's schema, "payload": envelope}     JSON with schemas; without them only the envelope
+    value    {"schema": Connect's schema, "payload": envelope}     JSON with schemas; only the envelope without schemas
     envelope before, after: null or the row | source: the position | op | ts_ms | transaction: null or id, total_order
-    op       c created, u updated, d deleted, r read by a snapshot, t truncated, m a message of the log
-    key      the columns of the primary key; null for a truncation and for tables without a key
-    flattened   the columns of the row, and fields of the envelope and of `source` with a prefix (ExtractNewRecordState)
-    headers  __debezium.newkey at the deletion, __debezium.oldkey at the insertion, of a row whose key has changed
+    op       c create, u update, d delete, r read by a snapshot, t truncate, m message of the log
+    key      the columns of the primary key; null for truncations and tables without a key
+    flattened   the row's columns, and fields of the envelope and of `source` with a prefix (ExtractNewRecordState)
+    headers  for a key update: __debezium.newkey at the deletion, __debezium.oldkey at the insertion
 
-`connect` is about columns and their values, `order` about the sequence of changes. Rows become the same decoded columns as
-Replicate's (decoding/debezium/rows.py), and all further steps are the same pipeline.
+`connect` converts columns and values, and `order` determines the sequence of changes. Rows are decoded to the same columns as
+Replicate's rows (decoding/debezium/rows.py), so all later steps of the pipeline are the same.
 """

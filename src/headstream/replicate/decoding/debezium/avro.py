@@ -1,9 +1,9 @@
-"""Reads Debezium's messages and keys in Avro: 0x00 | id of the schema int32, big-endian | record.
+"""Reads Debezium's messages and keys in Avro: 0x00 | schema id int32, big-endian | record.
 
-An id in a header has been put before the record (schemas/registry.py). Connect's Avro converter has derived the schema from
-Connect's schema: its types are in `connect.type`, `connect.name` and `connect.parameters`, and each becomes the same column as
-in JSON. Records whose rows have only plain values are decoded by the compiled decoder; one array, map or struct among
-the columns, and each message becomes Python's values first.
+If the id is in a header, schemas/registry.py has inserted it before the record. Connect's Avro converter derives the Avro schema
+from Connect's schema, whose types are in `connect.type`, `connect.name` and `connect.parameters`. Every type becomes the same
+column as in JSON. The compiled decoder reads records with only plain values. If a column is an array, map or struct, every
+message is first decoded to Python values.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ _LOGICAL: Final = {
     "timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
     "timestamp-micros": "io.debezium.time.MicroTimestamp",
 }
-"""Logical type -> Connect's name, for converters that do not write it (`connect.meta.data=false`)."""
+"""Logical type -> Connect's name, for converters that do not write the name (`connect.meta.data=false`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """How messages of a schema are read.
+    """Plan for reading the messages of a schema.
 
     Args:
-        record: Their type, without logical types.
-        plan: How the compiled decoder reads them; None where it cannot.
+        record: Type of the messages, without logical types.
+        plan: Plan of the compiled decoder; None if it cannot read the messages.
     """
 
     shape: Shape
@@ -69,12 +69,12 @@ class _Reading:
 
 
 def is_framed(key: bytes) -> bool:
-    """Return whether a key begins with the id of a schema."""
+    """Return whether a key begins with a schema id."""
     return len(key) >= _FRAME_BYTES and key[0] == 0
 
 
 def key_columns(key: bytes, schema_store: SchemaStore) -> tuple[str, ...] | str:
-    """Return the columns of a framed key; the id of its schema if that is missing.
+    """Return the columns of a framed key, or the id of its schema if the schema is missing.
 
     Raises:
         SchemaError: the schema is not Avro.
@@ -90,10 +90,10 @@ def read_avro_groups(
     """Read framed messages, grouped by their schema.
 
     Args:
-        payloads: Framed values.
-        rows: Their rows in the raw batch.
+        payloads: Values that begin with a schema id.
+        rows: The messages' rows in the raw batch.
         schema_store: The schema store, which fetches missing schemas from the registry.
-        settings: The parts of their form that depend on the connector's configuration.
+        settings: Settings for the parts of messages that depend on the connector's configuration.
     """
     numbers = schema_numbers(payloads, np.arange(len(rows)))
     for number in np.unique(numbers).tolist():
@@ -116,10 +116,10 @@ def read_avro_groups(
 def _reading(schema: str, settings: DebeziumSettings) -> _Reading:
     record = parse_schema(schema)
     if record.kind != "record":
-        raise SchemaError(f"it is {record.kind}, not a record")
+        raise SchemaError(f"the schema must be a record, not {record.kind}")
     shape = shape_of(_connect_schema(json.loads(schema), {}), settings)
     if shape.fields == ():
-        raise SchemaError("its rows have no columns")
+        raise SchemaError("the rows have no columns")
     is_plain = shape.fields is None or not any(one.inner or one.has_map for one in shape.fields)
     try:
         sections = _SECTIONS if shape.fields is not None and shape.added is None else ()
@@ -130,15 +130,15 @@ def _reading(schema: str, settings: DebeziumSettings) -> _Reading:
 
 
 def _connect_schema(node: Any, named: dict[str, Any], *, optional: bool = False) -> dict[str, Any]:
-    """Return Connect's schema of an Avro schema, as JsonConverter writes it.
+    """Return the Connect schema of an Avro schema, in the form of JsonConverter.
 
     Args:
-        named: The records, enums and fixeds that have been defined before, by the last parts of their names.
+        named: The named types that were defined earlier, by the last part of their name.
     """
     if isinstance(node, list):
         others = [branch for branch in node if branch != "null"]
         if len(others) != 1:
-            raise SchemaError("a union of several types, which Kafka Connect does not write")
+            raise SchemaError("the schema has a union of several types, which Kafka Connect does not write")
         return _connect_schema(others[0], named, optional=len(others) < len(node))
     if isinstance(node, str):
         node = named.get(node.rpartition(".")[2], {"type": node})
@@ -163,7 +163,7 @@ def _connect_schema(node: Any, named: dict[str, Any], *, optional: bool = False)
 
 
 def _without_logical_types(kind: AvroType, *, decimals: bool) -> AvroType:
-    """Return a type whose values are numbers, texts and bytes; decimals that fit a table's stay with `decimals`."""
+    """Return a type without logical types; with `decimals`, decimals that fit a table's decimal stay."""
     keep = decimals and kind.logical_type == "decimal" and kind.precision <= TABLE_PRECISION
     return replace(
         kind,
@@ -188,7 +188,7 @@ def _read(reading: _Reading, payloads: pa.BinaryArray, rows: RowNumbers) -> Mess
 
 
 def _json_values(value: Any) -> Any:
-    """Return a decoded value in JSON's types, as JsonConverter writes it."""
+    """Return a decoded value in JSON types, in the form of JsonConverter."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, list):
@@ -199,7 +199,7 @@ def _json_values(value: Any) -> Any:
 
 
 def _read_columns(shape: Shape, plan: RowPlan, payloads: pa.BinaryArray, rows: RowNumbers) -> MessageGroup:
-    """Return messages as columns; numbers have the types used for JSON; bytes and decimals keep their types."""
+    """Return messages as columns. Numbers have the types used for JSON; bytes and decimals keep their types."""
     offsets_buffer, data = offsets_and_data(payloads)
     offsets = np.frombuffer(offsets_buffer, np.int32).astype(np.int64)
     decoded = decode_rows(plan, data, (offsets[:-1] + _FRAME_BYTES).data, offsets[1:].copy().data)

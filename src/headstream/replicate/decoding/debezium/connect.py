@@ -1,17 +1,17 @@
-"""Kafka Connect's types, as Debezium uses them: the column that a field becomes, how its JSON is read, and its values.
+"""Kafka Connect's types in Debezium: the column of a field, the Arrow type in which its JSON is read, and its values.
 
-Connect type (name of its meaning)             column       read as            value
+Connect type (semantic name)                   column       read as            value
 int8 int16 int32 int64                         INT1..INT8   int64
-float double                                   REAL4 REAL8  double             "NaN" and the like are texts in JSON
+float double                                   REAL4 REAL8  double             "NaN" and infinities are strings in JSON
 boolean, string                                BOOLEAN WSTRING
 bytes                                          BYTES        base64
-bytes (org.apache.kafka.connect.data.Decimal)  NUMERIC      base64             big-endian number, without its point
-struct (...VariableScaleDecimal)               NUMERIC      struct             as text: each value has its own scale
+bytes (org.apache.kafka.connect.data.Decimal)  NUMERIC      base64             big-endian number without the scale
+struct (...VariableScaleDecimal)               NUMERIC      struct             string: each value has its own scale
 int32 (...time.Date, connect.data.Date)        DATE         int64              days
 int64 (Timestamp, MicroTimestamp, NanoTimestamp)  DATETIME  int64
 string (ZonedTimestamp)                        DATETIME     string
-int32, int64 (Time, MicroTime, NanoTime)       TIME         int64              as text
-array, map, other structs                      WSTRING      list, struct, map  as JSON text, bytes in it as base64
+int32, int64 (Time, MicroTime, NanoTime)       TIME         int64              string
+array, map, other structs                      WSTRING      list, struct, map  JSON, with bytes as base64
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _MEANINGS: Final = {
 }
 _UNITS: Final = {"Micro": "us", "Nano": "ns"}
 _WIDE: Final = Context(prec=MAX_PREC)
-"""Exact: PostgreSQL's numbers have up to 147,455 digits."""
+"""Exact decimal context; numbers in PostgreSQL have up to 147,455 digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class ConnectField:
 
     Args:
         type: Connect's type.
-        meaning: The name of its schema, such as `io.debezium.time.Date`; empty for a plain value.
-        inner: The fields of a struct; the items of an array.
-        default: The default in JSON's types; None if it has no default, or an unknown default.
+        meaning: The name of the field's schema, such as `io.debezium.time.Date`; "" for a plain value.
+        inner: The fields of a struct, or the items of an array.
+        default: The default value in JSON types; None if there is no default or it is unknown.
     """
 
     name: str
@@ -93,12 +93,12 @@ class ConnectField:
 
     @property
     def is_text_of_json(self) -> bool:
-        """Whether its column is the JSON text of the value."""
+        """Whether the column has the value as JSON."""
         return self.type in ("array", "map") or (self.type == "struct" and self.meaning != _VARIABLE)
 
     @property
     def reading_type(self) -> pa.DataType:
-        """The Arrow type in which its JSON is read; of a map the text of it."""
+        """The Arrow type in which the field's JSON is read; for a map, the type of its string form."""
         if self.type == "array":
             return pa.list_(self.inner[0].reading_type)
         if self.type == "struct":
@@ -107,7 +107,7 @@ class ConnectField:
 
     @property
     def has_map(self) -> bool:
-        """Whether a map is in it, which Arrow does not read from JSON."""
+        """Whether the field contains a map, which Arrow cannot read from JSON."""
         return self.type == "map" or any(field.has_map for field in self.inner)
 
     def column(self, ordinal: int, key_position: int) -> ColumnMetadata:
@@ -120,7 +120,7 @@ def row_fields(schema: Mapping[str, Any]) -> tuple[ConnectField, ...]:
     """Return the fields of a struct's schema in JSON.
 
     Raises:
-        SchemaError: a type that Kafka Connect does not have.
+        SchemaError: a type does not exist in Kafka Connect.
     """
     return tuple(_field(str(member.get("field")), member) for member in schema.get("fields", ()))
 
@@ -128,7 +128,7 @@ def row_fields(schema: Mapping[str, Any]) -> tuple[ConnectField, ...]:
 def _field(name: str, schema: Mapping[str, Any]) -> ConnectField:
     kind, parameters = schema.get("type"), schema.get("parameters") or {}
     if kind not in _PLAIN and kind not in ("array", "map", "struct"):
-        raise SchemaError(f"the field {name!r} has the type {kind!r}, which is not one of Kafka Connect's")
+        raise SchemaError(f"the field {name!r} has the type {kind!r}, which is not a type of Kafka Connect")
     inner: tuple[ConnectField, ...] = ()
     if kind == "array":
         inner = (_field("item", schema["items"]),)
@@ -143,12 +143,12 @@ def _field(name: str, schema: Mapping[str, Any]) -> ConnectField:
 
 
 def infer_fields(kind: pa.StructType) -> tuple[ConnectField, ...]:
-    """Return the fields of rows whose message has no schema: whole numbers are BIGINT, other numbers DOUBLE, other values text.
+    """Return the fields of rows without a schema: integers become BIGINT, other numbers DOUBLE, all other values STRING.
 
-    A column that was null in all rows has no type, and is left out.
+    A column that is null in all rows has no type and is omitted.
 
     Args:
-        kind: The type that Arrow finds for the rows.
+        kind: The type that Arrow has inferred for the rows.
     """
     return tuple(_inferred(member.name, member.type) for member in kind if not pa.types.is_null(member.type))
 
@@ -166,10 +166,9 @@ def _inferred(name: str, kind: pa.DataType) -> ConnectField:
 
 
 class Placeholders:
-    """The values that replace a value that was not sent: `unavailable.value.placeholder` in each type that a column can have.
+    """The placeholders for values that were not sent: `unavailable.value.placeholder` in every type that a column can have.
 
-    Debezium 3.6 has no placeholder for arrays of decimals and floating-point numbers, which later versions send as a number per
-    byte.
+    Debezium 3.6 has no placeholder for arrays of decimals and floating-point numbers; later versions send one number per byte.
     """
 
     def __init__(self, text: str) -> None:
@@ -185,10 +184,10 @@ class Placeholders:
         self._lists.append([{"scale": 0, "value": value} for value in one_byte_each])
 
     def marks(self, values: pa.Array) -> npt.NDArray[np.bool_] | None:
-        """Return which values are a placeholder; None for none.
+        """Return which values are a placeholder; None if there are none.
 
         Args:
-            values: As they are read.
+            values: Values in the type in which they were read.
         """
         if pa.types.is_binary(values.type):
             found = pc.is_in(values, value_set=self.contents)
@@ -204,10 +203,10 @@ class Placeholders:
 
 
 def is_unknown(field: ConnectField, values: pa.Array) -> pa.Array:
-    """Return which values of a before image can represent an unknown value: null, or in a NOT NULL column its default or a zero.
+    """Return which values of a before image can stand for an unknown value: null, or, in a NOT NULL column, the default or zero.
 
     Args:
-        values: As they are read. Of structs and of texts with a meaning, every value may.
+        values: Values in the type in which they were read. Structs and strings with a semantic name can always be unknown.
     """
     if field.optional:
         return values.is_null()
@@ -225,10 +224,10 @@ def is_unknown(field: ConnectField, values: pa.Array) -> pa.Array:
 
 
 def column_values(field: ConnectField, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """Return a field's values as columns.conversion.convert() takes them, and the reason of each row without a value.
+    """Return a field's values in a form for columns.conversion.convert(), and the reason for each row without a value.
 
     Args:
-        values: As they are read: reading_type, or bytes and decimals as in Avro.
+        values: Values in the type in which they were read: reading_type, or bytes and decimals from Avro.
     """
     bad: dict[int, str] = {}
     if pa.types.is_decimal(values.type) or (pa.types.is_binary(values.type) and field.meaning != _DECIMAL):
@@ -268,7 +267,7 @@ def _to_text(value: Any) -> str:
 
 
 def _inner(field: ConnectField, value: Any) -> Any:
-    """Return a value within an array or a struct as JSON writes it: decimals as numbers in text."""
+    """Return a value in an array or struct in its JSON form; a decimal is a number in a string."""
     if value is None:
         return None
     if field.type == "array":
@@ -308,7 +307,7 @@ def _bytes(values: pa.Array, bad: dict[int, str]) -> pa.Array:
 
 
 def _times(values: pa.Array, unit: str) -> pa.Array:
-    """Return times of day as text, including 24:00:00 and MySQL's from -838:59:59 to 838:59:59."""
+    """Return times as strings, including 24:00:00 and MySQL's range of -838:59:59 to 838:59:59."""
     encoded = values.dictionary_encode()
     per_s = {"ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     texts: list[str | None] = []
@@ -331,7 +330,7 @@ _LONGEST: Final = 16
 
 
 def _decimals(field: ConnectField, values: pa.Array) -> pa.Array:
-    """Return decimals; as texts if some are longer than Arrow's."""
+    """Return decimals, as strings if some have too many digits for Arrow."""
     lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
     precision = field.precision
     if precision > 38 or field.scale < 0 or field.scale > precision or lengths.max(initial=0) > 24:
@@ -368,7 +367,7 @@ def fields_document(fields: Sequence[ConnectField]) -> list[Any]:
 
 
 def known_fields(text: str) -> tuple[ConnectField, ...]:
-    """Return the fields in the schema store's text of a table: fields_document() in a list's last place, or Connect's schema."""
+    """Return the fields from the schema store's JSON of a table, a list that ends with fields_document(), or Connect's schema."""
     document = json.loads(text)
     if isinstance(document, list):
         return tuple(map(_from_document, document[-1]))

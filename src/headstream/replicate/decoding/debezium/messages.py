@@ -1,9 +1,9 @@
-"""Reads Debezium's messages in JSON: many at a time by Arrow's reader, and refused messages one by one.
+"""Reads Debezium's messages in JSON: many at a time with Arrow's reader, and messages that it refuses one by one.
 
-Messages of one schema begin with the same bytes, `{"schema":{..},"payload":`, which are parsed once; the rest is a line of JSON
-that Arrow reads into columns. A message that is written in another way (white space, `payload` first) is brought into that
-form first. Arrow refuses a batch with one text in a column of numbers, such as "NaN", and does not read
-maps: then each message is decoded to Python values, and only messages that do not fit their schema are rejected.
+Messages of one schema begin with the same bytes, `{"schema":{..},"payload":`, which are parsed once. The payload is a line of
+JSON that Arrow reads into columns. Messages in another form (white space, `payload` first) are first converted to this form.
+Arrow cannot read maps, and refuses a batch with a string such as "NaN" in a column of numbers. In these cases each message is
+decoded to Python values, and only messages that do not fit their schema are rejected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOAD: Final = partial(json.loads, parse_float=Decimal)
 _TRANSACTION: Final = pa.struct([("id", pa.string()), ("total_order", pa.int64())])
 _OTHERS: Final = pa.schema([("status", pa.string()), ("event_count", pa.int64()), ("id", pa.string())])
 _FOREIGN_MEMBERS: Final = {"ddl", "databaseName", "tableChanges", "source"}
-"""Fields of changes of a schema; a heartbeat has only `ts_ms`, the metadata of transactions `status` and `id`."""
+"""Fields of schema changes. A heartbeat has only `ts_ms`; transaction metadata has `status` and `id`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class MessageGroup:
     """Messages of one schema.
 
     Args:
-        rows: Their rows in the raw batch; the rows of `table`, if they have been read.
-        fields: The columns of before and after; None for messages that are not envelopes of changes.
-        table: before, after, source, op, transaction; or the fields of transaction metadata.
-        faults: Row of the raw batch -> the reason why it cannot be read; it is not among `rows`.
-        is_inferred: Whether the types of the columns are inferred.
-        waits_for: The id of the schema that the messages wait for; empty once they have been read.
+        rows: The messages' rows in the raw batch, which correspond to the rows of `table`.
+        fields: The columns of `before` and `after`; None if the messages are not changes.
+        table: The columns before, after, source, op, transaction; or the fields of transaction metadata.
+        faults: Row of the raw batch -> the reason why it cannot be read. Such a row is not in `rows`.
+        is_inferred: Whether the column types are inferred.
+        waits_for: The id of the schema that the messages wait for; "" if they have been read.
     """
 
     rows: RowNumbers
@@ -65,9 +65,9 @@ class Shape:
     """The layout of the messages of one schema.
 
     Args:
-        fields: The columns of before and after; None for messages that are not changes.
-        reading: The Arrow schema in which they are read.
-        added: Of flattened messages (ExtractNewRecordState) the place of each added field in the envelope; None for envelopes.
+        fields: The columns of `before` and `after`; None if the messages are not changes.
+        reading: The Arrow schema for reading the messages.
+        added: For flattened messages (ExtractNewRecordState), the path of each added field in the envelope; None for envelopes.
     """
 
     fields: tuple[ConnectField, ...] | None
@@ -76,11 +76,11 @@ class Shape:
 
 
 Known: TypeAlias = Callable[[str, str], Sequence[ConnectField]]
-"""Source schema and table -> the columns that the table had until now."""
+"""Returns the known columns of a source schema and table."""
 
 
 def no_messages(rows: RowNumbers, *, reason: str = "", waits_for: str = "") -> MessageGroup:
-    """Return messages that are not read: they are rejected with a reason, or wait for a schema."""
+    """Return messages that are not read, because they are rejected with a reason or wait for a schema."""
     if waits_for:
         return MessageGroup(rows, None, _OTHERS.empty_table(), waits_for=waits_for)
     return MessageGroup(rows[:0], None, _OTHERS.empty_table(), dict.fromkeys(rows.tolist(), reason))
@@ -90,9 +90,9 @@ def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, settin
     """Read messages in JSON, grouped by their schema.
 
     Args:
-        payloads: Their values, none of them null.
+        payloads: The messages' values, without nulls.
         rows: Their rows in the raw batch.
-        known: Finds columns for messages without a schema.
+        known: Returns the columns of messages without a schema.
         settings: The parts of their form that depend on the connector's configuration.
     """
     left = np.arange(len(rows))
@@ -120,7 +120,7 @@ def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, settin
 
 
 def _in_one_form(payloads: pa.BinaryArray) -> pa.BinaryArray:
-    """Return messages in which a schema, if present, is first and without white space; the text of a payload is unchanged."""
+    """Return messages with the schema (if there is one) first and without white space; payloads are unchanged."""
     is_usual = pc.starts_with(payloads, '{"schema":{').to_numpy(zero_copy_only=False)
     if is_usual.all():
         return payloads
@@ -139,7 +139,7 @@ def _in_one_form(payloads: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _members(message: bytes) -> dict[str, str]:
-    """Return the text of each member of a JSON object; empty if it is none."""
+    """Return the JSON text of each member of an object; empty if the message is not an object."""
     found: dict[str, str] = {}
     try:
         text = message.decode()
@@ -156,14 +156,14 @@ def _members(message: bytes) -> dict[str, str]:
 
 
 def _next(text: str, at: int) -> int:
-    """Return the place of the next character that is not white space."""
+    """Return the position of the next character that is not white space."""
     while text[at] in " \t\r\n":
         at += 1
     return at
 
 
 def _find_prefix(message: bytes) -> bytes | None:
-    """Return the common first bytes of all messages of a schema; None if the message is written in another way."""
+    """Return the first bytes that all messages of the schema have in common; None if the message has another form."""
     try:
         text = message.decode()
         _, end = _DECODER.raw_decode(text, len(_SCHEMA))
@@ -179,13 +179,13 @@ def _parse_schema(prefix: bytes, settings: DebeziumSettings) -> Shape:
 
 
 def shape_of(schema: Mapping[str, Any], settings: DebeziumSettings) -> Shape:
-    """Return the kind of a schema's messages.
+    """Return the shape of a schema's messages.
 
     Args:
-        schema: Connect's schema, as JsonConverter writes it.
+        schema: Connect's schema in the form of JsonConverter.
 
     Raises:
-        SchemaError: a type that Kafka Connect does not have, or flattened messages that cannot be read.
+        SchemaError: a type does not exist in Kafka Connect, or flattened messages cannot be read.
     """
     members = {str(member.get("field")): member for member in schema.get("fields", ())}
     if "op" in members and "after" in members:
@@ -198,7 +198,7 @@ def shape_of(schema: Mapping[str, Any], settings: DebeziumSettings) -> Shape:
 
 
 def _is_other(members: Collection[str]) -> bool:
-    """Return whether messages with the given fields are neither envelopes of changes nor flattened."""
+    """Return whether messages with the given fields are neither change envelopes nor flattened changes."""
     return not _FOREIGN_MEMBERS.isdisjoint(members) or {*members} <= {"ts_ms"} or {*members} >= {"status", "id", "event_count"}
 
 
@@ -206,7 +206,7 @@ def _flattened(members: Mapping[str, Mapping[str, Any]], settings: DebeziumSetti
     prefix = settings.flattened
     if not prefix:
         raise SchemaError(
-            "the message is flattened (ExtractNewRecordState)", advice="Set debezium.flattened to its add.fields.prefix"
+            "the message is flattened (ExtractNewRecordState)", advice="Set debezium.flattened to add.fields.prefix"
         )
     source = _source(settings)
     places = {"op": ("op",), "transaction_id": ("transaction", "id")}
@@ -216,7 +216,7 @@ def _flattened(members: Mapping[str, Mapping[str, Any]], settings: DebeziumSetti
     for needed in (("op",), ("source", "table"), *([] if settings.sequence else [("source", "connector")])):
         if needed not in added.values():
             raise SchemaError(
-                f"the message is flattened, and has no field {prefix}{needed[-1]}",
+                f"the message is flattened, but has no field {prefix}{needed[-1]}",
                 advice=f"Set add.fields to include {needed[-1]}",
             )
     fields = row_fields({"fields": [member for name, member in members.items() if not name.startswith(prefix)]})
@@ -227,7 +227,7 @@ def _flattened(members: Mapping[str, Mapping[str, Any]], settings: DebeziumSetti
 
 
 def _source(settings: DebeziumSettings) -> pa.StructType:
-    """Return the fields of `source` that are read; fields that only the setting `sequence` names are whole numbers."""
+    """Return the fields of `source` to read; fields that only the setting `sequence` names are integers."""
     others = [(name, pa.int64()) for name in dict.fromkeys(settings.sequence) if name not in SOURCE_FIELDS]
     return pa.struct([*others, *SOURCE_FIELDS.items()])
 
@@ -239,7 +239,7 @@ def _envelope(fields: Sequence[ConnectField], settings: DebeziumSettings) -> pa.
 
 
 def in_envelopes(group: MessageGroup, shape: Shape) -> MessageGroup:
-    """Return flattened messages as envelopes; other messages unchanged."""
+    """Return flattened messages as envelopes, and other messages unchanged."""
     if shape.added is None:
         return group
     columns = {name: group.table[name].combine_chunks() for name in group.table.column_names}
@@ -274,7 +274,7 @@ def _read_schema(shape: Shape, lines: pa.BinaryArray, rows: RowNumbers) -> Messa
 
 
 def _read_halved(lines: pa.BinaryArray, rows: RowNumbers, shape: Shape) -> MessageGroup:
-    """Return messages as columns; where Arrow refuses some, halve until few are left to be read alone."""
+    """Return messages as columns. If Arrow refuses messages, read halves, until few messages remain to be read one by one."""
     table = _read_lines(lines, shape.reading)
     if table is not None:
         return MessageGroup(rows, shape.fields, table)
@@ -287,7 +287,7 @@ def _read_halved(lines: pa.BinaryArray, rows: RowNumbers, shape: Shape) -> Messa
 
 
 def _read_bare(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, settings: DebeziumSettings) -> Iterator[MessageGroup]:
-    """Read messages without a schema; which columns there are, and their types, are what all of them have."""
+    """Read messages without a schema, inferring columns and types from all messages."""
     changes = pc.match_substring_regex(payloads, r'"op"\s*:').to_numpy(zero_copy_only=False)
     others = np.flatnonzero(~changes)
     if len(others):
@@ -303,7 +303,7 @@ def _read_bare(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, setting
 
 
 def _is_bare_row(text: bytes) -> bool:
-    """Return whether a message without a schema is an object with the columns of a row."""
+    """Return whether a message without a schema is an object that contains a row's columns."""
     try:
         document = json.loads(text)
     except ValueError:
@@ -312,7 +312,7 @@ def _is_bare_row(text: bytes) -> bool:
 
 
 def _infer(lines: pa.BinaryArray, known: Known) -> Iterator[tuple[tuple[ConnectField, ...], npt.NDArray[np.bool_]]]:
-    """Yield the columns of messages without a schema, by the table that their `source` names, and which messages have them."""
+    """Yield the columns of messages without a schema, per table in `source`, and which messages are of that table."""
     rows: dict[tuple[str, str], list[int]] = {}
     members: dict[tuple[str, str], dict[str, ConnectField]] = {}
     for row, text in enumerate(lines.to_pylist()):
@@ -334,7 +334,7 @@ def _infer(lines: pa.BinaryArray, known: Known) -> Iterator[tuple[tuple[ConnectF
 
 
 def _add_columns(members: dict[str, ConnectField], row: dict[str, Any]) -> None:
-    """Add the columns of a row to the known columns; whole numbers become DOUBLE if another row has a fraction."""
+    """Add a row's columns to the known columns; integers become DOUBLE if another row has a fraction."""
     for name, value in row.items():
         present = members.get(name)
         if value is None or (present is not None and not (present.type == "int64" and isinstance(value, float))):
@@ -344,7 +344,7 @@ def _add_columns(members: dict[str, ConnectField], row: dict[str, Any]) -> None:
 
 
 def _read_lines(lines: pa.BinaryArray, schema: pa.Schema) -> pa.Table | None:
-    """Return messages as columns; None if one of them does not fit."""
+    """Return messages as columns; None if a message does not fit."""
     joined = pc.binary_join_element_wise(lines, b"", b"\n")
     size = max(joined.buffers()[2].size, 1)
     try:
@@ -361,11 +361,11 @@ def _read_lines(lines: pa.BinaryArray, schema: pa.Schema) -> pa.Table | None:
 
 
 def read_each(payloads: Sequence[bytes], rows: RowNumbers, shape: Shape, load: Callable[[bytes], Any]) -> MessageGroup:
-    """Return messages as columns, without messages that do not fit.
+    """Return messages as columns, one by one, with faults for messages that do not fit.
 
     Args:
         rows: Their rows in the raw batch.
-        load: Returns a message as values in JSON's types.
+        load: Returns a message as values in JSON types.
     """
     faults: dict[int, str] = {}
     documents: dict[int, dict[str, Any]] = {}
@@ -405,7 +405,7 @@ def _fit_message(document: dict[str, Any], types: Mapping[str, ConnectField], *,
 
 
 def fit(kind: ConnectField, value: Any) -> Any:
-    """Return a JSON value as one of its field's reading type."""
+    """Return a JSON value in the reading type of its field."""
     if value is None:
         return None
     if kind.type in ("float", "float32", "double", "float64"):
@@ -425,7 +425,7 @@ def fit(kind: ConnectField, value: Any) -> Any:
 
 
 def read_key(key: bytes) -> dict[str, Any] | None:
-    """Return the columns of a record key in JSON, or of a header in the same form; None if it is not an object."""
+    """Return the columns of a record key in JSON, or of a header in this form; None if the value is not an object."""
     try:
         document = json.loads(key, parse_float=Decimal)
     except ValueError:

@@ -1,16 +1,16 @@
-"""The change sequence of a row, from the `source` block of its connector: 35 characters that compare as text.
+"""Computes a row's change sequence from the `source` block of its connector: 35 characters that compare as a string.
 
-Numbers are written in hexadecimal, each at a fixed width, the most significant first:
+A sequence has these numbers in hexadecimal with fixed widths, the most significant first:
 
-    postgresql       the commit before its transaction 16 | lsn 13 | number in the transaction 6, only for tables without a key
+    postgresql       previous commit's lsn 16 | lsn 13 | number in the transaction 6, only for tables without a key
     mysql, mariadb   number of the binlog file 8 | pos 13 | row 14
-    sqlserver        commit_lsn 16 | change_lsn 16 | event_serial_no 3     (of an LSN: 6, 6 and 4 digits of its three parts)
+    sqlserver        commit_lsn 16 | change_lsn 16 | event_serial_no 3     (6, 6 and 4 digits of the three parts of an LSN)
     oracle           commit_scn 13 | scn 13 | number in the transaction, or ssn 9
-    others           the fields that the setting names: 16 each | 0
+    others           the fields in the setting `sequence`: 16 each | 0
 
-Every connector sends the changes of a row in the order of these numbers, since a transaction locks the rows that it changes.
-PostgreSQL's `sequence` has the position of the last commit before the change's own transaction; the first transaction after the
-start of a slot has no such lsn, and its changes' own lsn takes that place.
+Every connector sends the changes of a row in this order, since a transaction locks the rows that it changes. PostgreSQL's field
+`sequence` has the lsn of the last commit before the change's transaction. The first transaction after the start of a slot has no
+previous commit; the change's own lsn is used instead.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ SOURCE_FIELDS: Final = {
     "row": pa.int64(), "commit_lsn": pa.string(), "change_lsn": pa.string(), "event_serial_no": pa.int64(), "scn": pa.string(),
     "commit_scn": pa.string(), "ssn": pa.int64(),
 }  # fmt: skip
-"""The fields of `source` that are read, and their types; numbers of one connector are texts of another."""
+"""The fields of `source` to read, and their types; a field can be a number in one connector and a string in another."""
 
 
 class _Positions:
-    """The numbers of rows; `valid` has the rows with numbers that are all known and fit."""
+    """The numbers of rows; `valid` has the rows whose numbers are all known and fit their widths."""
 
     def __init__(self, source: Mapping[str, pa.Array], count: int) -> None:
         self._source = source
@@ -75,16 +75,16 @@ def change_sequences(
     is_read: npt.NDArray[np.bool_],
     fields: Sequence[str] = (),
 ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """Return the change sequences of the given rows, and which of them are known.
+    """Return the change sequences of the given rows, and which sequences are known.
 
     Args:
-        connector: `postgresql` and the like.
-        source: Field of `source` -> its values.
-        total_order: The rows' numbers in their transactions; null without transaction metadata.
-        has_key: Whether the table has a key: the changes of one row then differ in their positions.
-        is_read: Which rows an incremental snapshot has read. They can have the position of a change that Debezium sends after
-            them (`read.only`), which is newer: their byte position is one less, where no change can be.
-        fields: The setting `sequence`: it takes precedence over the connector's own order.
+        connector: Name of the connector, for example `postgresql`.
+        source: Field of `source` -> values.
+        total_order: The rows' numbers in their transactions; null if there is no transaction metadata.
+        has_key: Whether the table has a key, so the changes of a row have different positions.
+        is_read: The rows that an incremental snapshot has read. Such a row can have the position of a newer change that Debezium
+            sends later (`read.only`), so one is subtracted from its byte position, where no change can be.
+        fields: The setting `sequence`, which takes precedence over the connector's order.
     """
     found = _Positions(source, len(total_order))
     if fields:
@@ -117,7 +117,7 @@ def change_sequences(
 
 
 def _add_lsn(found: _Positions, name: str) -> None:
-    """Append an LSN of SQL Server, `00000027:00000758:0005`, without the zeros at the beginning of its first two parts."""
+    """Append an LSN of SQL Server, `00000027:00000758:0005`, without two leading zeros of its first two parts."""
     pattern = r"^00(?P<file>[0-9a-fA-F]{6}):00(?P<block>[0-9a-fA-F]{6}):(?P<slot>[0-9a-fA-F]{4})$"
     parts = pc.extract_regex(found.texts(name), pattern)
     joined = pc.binary_join_element_wise(*(pc.struct_field(parts, part) for part in ("file", "block", "slot")), "")

@@ -1,14 +1,14 @@
-"""Debezium's messages -> the same changes as Replicate's, and notices about an entire table.
+"""Decodes Debezium's messages to the same changes as Replicate's, and to notices about entire tables.
 
-    c, u, d        INSERT, UPDATE, DELETE at the sequence of their position (decoding/debezium/order.py)
-    r              REFRESH: a row of a full load; of an incremental snapshot an INSERT at the position at which it was read
-    c with the header __debezium.oldkey     UPDATE of the key: values that were not sent are copied from the old row
-    d with the header __debezium.newkey     only counted: the insertion contains it
-    t              a notice: the rows of the table up to its position are removed
-    m, heartbeats, transaction metadata, schema changes   counted; with `atomic` the end of a transaction is an event
+    c, u, d        INSERT, UPDATE, DELETE with a sequence from their position (decoding/debezium/order.py)
+    r              REFRESH, a row of a full load; in an incremental snapshot, an INSERT at the position of the read
+    c with the header __debezium.oldkey     key update: values that were not sent are copied from the old row
+    d with the header __debezium.newkey     only counted, because the insertion contains the old key
+    t              a notice that removes the table's rows up to its position
+    m, heartbeats, transaction metadata, schema changes   only counted; with `atomic`, the end of a transaction is an event
 
-A value that was not sent is absent, not null. The table of a message is named by its `source`; its task is the topic prefix.
-Schemas are stored in the schema store by the process that meets them first; their ids are digests of their columns.
+A value that was not sent is absent, not null. A message's `source` names the table; the task is the topic prefix. The process
+that first reads a schema stores it in the schema store. The id of a schema is a digest of its columns.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ _CODES: Final = {"c": _INSERT, "u": _UPDATE, "d": _DELETE, "r": _REFRESH}
 _OLD_KEY: Final = "__debezium.oldkey"
 _NEW_KEY: Final = "__debezium.newkey"
 _MARKED_ROWS: Final = {"load": ("first", "first_in_data_collection"), "loaded": ("last", "last_in_data_collection")}
-"""The rows of a snapshot that are marked; the only row of a table is a last one."""
+"""The markers of a snapshot's first and last rows; the only row of a table is marked as last."""
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
 class DebeziumRows:
-    """The decoded rows of a batch.
+    """The decoded Debezium rows of a batch.
 
     Args:
         faults: Row -> the reason why it can never be a change.
         named: Row -> its schema id, if known.
-        waiting: Row -> the id of the registry's schema that it waits for.
-        changes: Schema and its decoded changes.
+        waiting: Row -> the id of the registry's schema that the row waits for.
+        changes: Schemas and their decoded changes.
         unwanted: Number of messages that are not changes of a target.
         events: Transaction events of these messages, if requested.
-        findings: Warning for the user -> number of rows concerned.
+        findings: Warning for the user -> number of affected rows.
         notices: Messages about whole tables.
     """
 
@@ -90,7 +90,7 @@ class DebeziumRows:
 
 @dataclass(slots=True)
 class _Part:
-    """Messages of one table, with one form of key: their rows in the raw batch, and the columns read."""
+    """Messages of one table with the same key columns: their rows in the raw batch, and the columns read."""
 
     rows: RowNumbers
     fields: tuple[ConnectField, ...]
@@ -100,14 +100,14 @@ class _Part:
     table: pa.Table
 
     def column(self, *path: str) -> pa.Array:
-        """Return a column, or a field of a struct; null where the struct is."""
+        """Return a column, or a field of a struct, which is null where the struct is null."""
         found = self.table[path[0]].combine_chunks()
         for name in path[1:]:
             found = pc.struct_field(found, name)
         return found
 
     def where(self, mask: npt.NDArray[np.bool_]) -> _Part:
-        """Return some of the messages."""
+        """Return the messages in `mask`."""
         chosen = pa.array(mask)
         return replace(self, rows=self.rows[mask], table=self.table.filter(chosen).combine_chunks())
 
@@ -115,11 +115,11 @@ class _Part:
 def decode_debezium_rows(
     raw: pa.RecordBatch, rows: RowNumbers, schema_store: SchemaStore, catalog: SchemaCatalog, options: DecodeOptions
 ) -> DebeziumRows:
-    """Decode the messages of a batch that are Debezium's.
+    """Decode the Debezium messages of a batch.
 
     Args:
         raw: Raw messages.
-        rows: The rows that are Debezium's, without tombstones.
+        rows: The rows with Debezium messages, without tombstones.
     """
     settings = options.debezium
     assert settings is not None, "a pipeline without messages of Debezium"
@@ -150,7 +150,7 @@ class _Decoding:
     result: DebeziumRows
 
     def groups(self, rows: RowNumbers) -> Iterator[MessageGroup]:
-        """Read messages, in JSON or in Avro, grouped by their schema."""
+        """Read messages in JSON or Avro, grouped by schema."""
         payloads = self.raw.column("payload").take(pa.array(rows))
         framed = pc.starts_with(payloads, pattern=b"\0").to_numpy(zero_copy_only=False)
         framed &= pc.greater_equal(pc.binary_length(payloads), 5).to_numpy(zero_copy_only=False)
@@ -163,7 +163,7 @@ class _Decoding:
             yield from read_groups(others, rows[~framed], self.known_fields, self.settings)
 
     def end_transactions(self, group: MessageGroup) -> None:
-        """Record the ends of transactions as the events after their last changes."""
+        """Record the end of a transaction as the event after its last change."""
         if not self.options.atomic or "status" not in group.table.column_names:
             return
         ends = pc.and_(pc.equal(group.table["status"], "END"), group.table["event_count"].is_valid())
@@ -178,7 +178,7 @@ class _Decoding:
             self.result.events.append(transaction_events(Lineage(SERVER, prefix, "", ""), ids, numbers, last))
 
     def parts_of(self, group: MessageGroup) -> Iterator[_Part]:
-        """Divide messages by table and by the columns of their keys; reject messages of no table."""
+        """Divide messages by table and by key columns; reject messages without a table."""
         assert group.fields is not None, "messages of changes"
         found = [
             pc.struct_field(group.table["source"].combine_chunks(), name)
@@ -211,7 +211,7 @@ class _Decoding:
                 )
 
     def _without_truncations(self, part: _Part, operations: pa.ChunkedArray) -> _Part:
-        """Record truncations, and count messages that change no row; return the rest."""
+        """Record truncations, count messages that change no row, and return all other messages."""
         codes = operations.combine_chunks()
         changes = pc.is_in(codes, value_set=pa.array(list(_CODES))).to_numpy(zero_copy_only=False)
         if changes.all():
@@ -242,7 +242,7 @@ class _Decoding:
             self.result.notices.append(TableNotice(*target, kind, sequence, logged_us))
 
     def _by_key(self, part: _Part) -> Iterator[tuple[tuple[str, ...], npt.NDArray[np.bool_]]]:
-        """Yield the names of key columns and the messages that have them; most keys of a table begin alike."""
+        """Yield names of key columns with the messages that have these key columns; most keys of a table have the same prefix."""
         keys = self.raw.column("key").take(pa.array(part.rows))
         left = np.ones(len(part.rows), np.bool_)
         found: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
@@ -262,10 +262,10 @@ class _Decoding:
         yield from found.items()
 
     def _key_columns(self, key: bytes | None, lineage: Lineage) -> tuple[str, ...] | str:
-        """Return the columns of a key; the id of its schema if that is missing.
+        """Return the columns of a key, or the id of its schema if the schema is missing.
 
         Raises:
-            SchemaError: it cannot be read, and the settings name no key, so the table would have no key.
+            SchemaError: the key cannot be read, and the settings do not specify one, so the table would have no key.
         """
         rules = self.options.rules
         if not key:
@@ -276,17 +276,17 @@ class _Decoding:
         needed = rules.wants(lineage.schema, lineage.table) and not rules.settings_of(lineage.schema, lineage.table).keys
         if columns is None and needed:
             raise SchemaError(
-                "the record key is neither JSON nor Avro of a registry", advice="Set key.converter, or the table's keys"
+                "the record key must be JSON, or Avro with a schema registry", advice="Set key.converter, or keys of the table"
             )
         return tuple(columns or ())
 
     def known_fields(self, schema: str, table: str) -> tuple[ConnectField, ...]:
-        """Return the columns that a table had until now, for messages that do not describe theirs."""
+        """Return the known columns of a table, for messages that do not describe their columns."""
         history = self.schema_store.history(schema, table)
         return known_fields(history[-1].metadata.data_schema) if history else ()
 
     def decode(self, part: _Part) -> None:
-        """Decode the changes of one table with one form of key."""
+        """Decode the changes of one table with the same key columns."""
         part = self._without_departures(part)
         if not len(part.rows):
             return
@@ -303,7 +303,7 @@ class _Decoding:
             self.result.named |= dict.fromkeys(part.rows.tolist(), schema_id)
 
     def _without_departures(self, part: _Part) -> _Part:
-        """Leave out the deletions that are the first half of a change of key; count them."""
+        """Remove and count the deletions that are the first half of a key update."""
         headers = self.raw.column("headers").take(pa.array(part.rows))
         leaves = pc.fill_null(pc.match_substring(headers, _NEW_KEY), False).to_numpy(zero_copy_only=False)
         leaves &= pc.equal(part.column("op"), "d").to_numpy(zero_copy_only=False)
@@ -319,7 +319,7 @@ class _Decoding:
             self.result.events.append(transaction_events(part.lineage, *_transactions(part), nothing))
 
     def _store_schema(self, part: _Part) -> str:
-        """Return the id of the schema of the given messages; it is in the schema store afterwards."""
+        """Store the schema of the given messages in the schema store, and return its id."""
         lineage = part.lineage
         columns = tuple(
             one.column(ordinal, part.keys.index(one.name) + 1 if one.name in part.keys else 0)
@@ -395,14 +395,14 @@ class _Decoding:
         result.named |= dict.fromkeys(faults, schema.metadata.schema_id)
 
     def _note_loads(self, part: _Part, codes: npt.NDArray[np.int8], snapshot: pa.Array) -> None:
-        """Record the first and last rows of snapshots: a further snapshot is a further load, however soon it follows."""
+        """Record the first and last rows of snapshots, so that another snapshot is another load even without a pause."""
         for kind, marks in _MARKED_ROWS.items():
             marked = pc.is_in(snapshot, value_set=pa.array(marks)).to_numpy(zero_copy_only=False) & (codes == _REFRESH)
             for row in part.rows[marked].tolist():
                 self._notice(part.lineage, kind, "", self.raw.column("timestamp_us")[row].as_py())
 
     def _old_keys(self, part: _Part, codes: npt.NDArray[np.int8], faults: Faults) -> dict[int, dict[str, Any]]:
-        """Return the previous key for insertions that are the second half of a key update: place -> columns."""
+        """Return the old keys of insertions that are the second half of a key update: position -> columns."""
         headers = self.raw.column("headers").take(pa.array(part.rows))
         marked = pc.fill_null(pc.match_substring(headers, _OLD_KEY), False).to_numpy(zero_copy_only=False)
         found: dict[int, dict[str, Any]] = {}
@@ -416,7 +416,7 @@ class _Decoding:
 
 
 def _begin_alike(keys: pa.BinaryArray, key: bytes | None) -> npt.NDArray[np.bool_]:
-    """Return which keys begin as one of them does; if it is not an object, all that are none."""
+    """Return which keys have the same prefix as `key`; if `key` is not an object, which keys are not objects."""
     head = _key_head(key or b"")
     alike = pc.starts_with(keys, pattern=head)
     if head.endswith(b'":'):  # without a schema, the keys of another number of columns begin so too
@@ -430,7 +430,7 @@ def _begin_alike(keys: pa.BinaryArray, key: bytes | None) -> npt.NDArray[np.bool
 
 
 def _key_head(key: bytes) -> bytes:
-    """Return how the keys of a table begin: up to the first value."""
+    """Return the prefix of a table's keys, up to the first value."""
     if is_framed(key):
         return key[:5]
     at = key.find(b'"payload":') if key.startswith(b'{"schema":') else -1
@@ -452,7 +452,7 @@ def _is_incremental(part: _Part) -> npt.NDArray[np.bool_]:
 
 
 def _transaction_ids(ids: pa.Array) -> pa.Array:
-    """Return transaction ids without the position that PostgreSQL's connector appends: it differs within a transaction."""
+    """Return transaction ids without the position that PostgreSQL's connector appends, which differs within a transaction."""
     return pc.replace_substring_regex(ids, r"^(\d+):\d+$", r"\1")
 
 
@@ -462,7 +462,7 @@ def _transactions(part: _Part) -> tuple[pa.Array, pa.Array]:
 
 @dataclass(slots=True)
 class _Values:
-    """The values of messages' rows, as columns."""
+    """The row values of messages, as columns."""
 
     part: _Part
     schema: TableSchema
@@ -472,7 +472,7 @@ class _Values:
     absent: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     def data(self, name: str) -> pa.Array:
-        """Return the values of a column after the changes; for deletions the values before."""
+        """Return the values of a column after the changes; for deletions, before them."""
         ordinal, one = self._field(name)
         values = self.part.column("after", one.name)
         if pc.any(self.deletes).as_py():
@@ -504,7 +504,7 @@ class _Values:
         return pa.array(masks, pa.binary())
 
     def _mark_bare_deletions(self) -> None:
-        """Mark the other columns of deletions whose row has only its key as absent: they are unknown, not null."""
+        """Mark the other columns of deletions that carry only the key as absent, because their values are unknown, not null."""
         deletes = self.deletes.to_numpy(zero_copy_only=False)
         if not deletes.any() or not self.part.keys:
             return
@@ -521,7 +521,7 @@ class _Values:
         return next((ordinal, one) for ordinal, one in enumerate(self.part.fields, start=1) if one.name == source)
 
     def _sent(self, ordinal: int, values: pa.Array) -> pa.Array:
-        """Return values with null for values that were not sent, which are recorded."""
+        """Return values with null for values that were not sent, and record which were not sent."""
         marks = self.placeholders.marks(values)
         if marks is None:
             return values
@@ -537,7 +537,7 @@ class _Values:
 
 
 def _convert(one: ConnectField, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """Convert values, in halves if that fails; values that cannot be converted are rejected with their reasons."""
+    """Convert values, in halves if that fails; return reasons for values that cannot be converted."""
     try:
         return column_values(one, values)
     except (ValueError, ArithmeticError, pa.ArrowException) as error:

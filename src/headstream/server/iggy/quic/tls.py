@@ -47,7 +47,7 @@ def load_certificate(configuration: QuicConfiguration, files: TlsFiles) -> None:
         configuration.private_key = load_pem_private_key(key_pem, files.password.encode() or None)
     except (ValueError, TypeError) as error:
         raise InvalidOptionError(
-            f"cannot load the certificate and its key: {error}", where=str(files.certificate), advice="Set PEM files for QUIC"
+            f"cannot load the certificate and private key: {error}", where=str(files.certificate), advice="Set PEM files"
         ) from None
     configuration.certificate, configuration.certificate_chain = chain[0], chain[1:]
 
@@ -79,7 +79,7 @@ def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
     with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     certificate.write_bytes(builder.sign(made, hashes.SHA256()).public_bytes(Encoding.PEM))
-    _LOGGER.warning("created a self-signed QUIC certificate, which clients have to trust: %s (%s)", certificate, why)
+    _LOGGER.warning("created a self-signed QUIC certificate that clients must trust: %s (%s)", certificate, why)
     return files
 
 

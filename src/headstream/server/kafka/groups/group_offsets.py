@@ -140,7 +140,7 @@ def delete_offsets(call: Call) -> Reply:
         check_group(call, name)
         group = call.context.coordinator.find(call, name)
         if group is not None and group.members:
-            raise ProtocolError(ErrorCode.NON_EMPTY_GROUP, "the group has members")
+            raise ProtocolError(ErrorCode.NON_EMPTY_GROUP, "the group must not have members")
     except HeadstreamError as error:
         return {"error_code": fault_of(error)}
     topics = []

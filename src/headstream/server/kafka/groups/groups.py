@@ -230,7 +230,7 @@ def delete_groups(call: Call) -> Reply:
 
 def _delete(call: Call, name: str) -> None:
     if call.context.coordinator.find(call, name) is not None:
-        raise ProtocolError(ErrorCode.NON_EMPTY_GROUP, "the group has members")
+        raise ProtocolError(ErrorCode.NON_EMPTY_GROUP, "the group must not have members")
     is_there = False
     for place in _readable(call):
         try:

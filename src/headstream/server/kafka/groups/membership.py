@@ -93,7 +93,7 @@ class KafkaGroup:
 
     def _check_protocols(self, asked: Joining) -> None:
         if not asked.protocols or not asked.protocol_type:
-            raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member needs at least one assignment protocol")
+            raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member must have at least one assignment protocol")
         others = [
             member
             for member in self.members.values()
@@ -103,7 +103,7 @@ class KafkaGroup:
             return
         common = set.intersection(*(set(member.protocols) for member in others)) & set(asked.protocols)
         if asked.protocol_type != self.protocol_type or not common:
-            raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group's members use other assignment protocols")
+            raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group's members use different assignment protocols")
 
     def _find_joining(self, asked: Joining, make_id: Callable[[str], str], respond: Respond, now_s: float) -> KafkaMember | None:
         """Return the joining member, new or known; None if the member was sent its id and must join again with it."""
@@ -169,7 +169,7 @@ class KafkaGroup:
         member = self.check(request["member_id"], request["generation_id"], request.get("group_instance_id"), now_s)
         wanted = request.get("protocol_type"), request.get("protocol_name")
         if any(claimed not in (None, known) for claimed, known in zip(wanted, (self.protocol_type, self.protocol), strict=True)):
-            raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group uses another assignment protocol")
+            raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group uses a different assignment protocol")
         if self.state is GroupState.PREPARING:
             raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS, "the group is rebalancing")
         if self.state is GroupState.STABLE:

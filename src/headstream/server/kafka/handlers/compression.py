@@ -44,7 +44,7 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> bytes | memoryv
     except (zlib.error, cramjam.DecompressionError, RuntimeError, EOFError, zstandard.ZstdError, ValueError) as error:
         raise DecodeError(f"the records cannot be decompressed: {error}", 0) from None
     if len(found) > most_bytes:
-        raise LimitError(f"the records have more than {most_bytes} bytes", advice="Send smaller batches")
+        raise LimitError(f"the records exceed the limit of {most_bytes} bytes", advice="Send smaller batches")
     return found
 
 
@@ -92,7 +92,7 @@ def _gunzip(data: memoryview, most_bytes: int) -> bytes:
     stream = zlib.decompressobj(_GZIP_WINDOW)
     found = stream.decompress(data, most_bytes)
     if len(found) < most_bytes and not stream.eof:
-        raise EOFError("the stream has no end")
+        raise EOFError("the stream is cut short")
     return found
 
 
@@ -131,7 +131,7 @@ def _unlz4(data: memoryview, most_bytes: int) -> bytes:
     stream = lz4.frame.LZ4FrameDecompressor()
     found: bytes = stream.decompress(data, most_bytes)
     if len(found) < most_bytes and not stream.eof:
-        raise EOFError("the frame has no end")
+        raise EOFError("the frame is cut short")
     return found
 
 

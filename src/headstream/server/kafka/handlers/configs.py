@@ -154,22 +154,22 @@ def _check_accepted(name: str, value: str | None) -> None:
     """Reject an unknown setting, and a value of a setting without effect that the server does not implement."""
     accepted, required = _ACCEPTED.get(name), _REQUIRED.get(name)
     if accepted is None and required is None:
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"Kafka has no setting {name}")
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"unknown setting {name}")
     if value is None:
         return
     if required is not None and value != required[0]:
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} can only be {required[0]}: {required[1]}")
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} must be {required[0]}: {required[1]}")
     if accepted is not None and not accepted.fullmatch(value):
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} cannot be {value!r}")
     if name == "max.message.bytes" and int(value) > MAX_BATCH_BYTES:
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is {MAX_BATCH_BYTES} at most")
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} must be at most {MAX_BATCH_BYTES}")
 
 
 def _number(name: str, value: str) -> int:
     try:
         return int(value)
     except ValueError:
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is a whole number, not {value!r}") from None
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} must be a whole number, not {value!r}") from None
 
 
 def _limit(name: str, value: str | None, unit: int) -> int | None:
@@ -180,7 +180,7 @@ def _limit(name: str, value: str | None, unit: int) -> int | None:
 def _apply_policy(options: TopicOptions, value: str) -> TopicOptions:
     wanted = {word.strip() for word in value.split(",")} - {""}
     if not wanted or wanted - {"compact", "delete"}:
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"cleanup.policy is compact, delete or both, not {value!r}")
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"cleanup.policy must be compact, delete or both, not {value!r}")
     if "compact" not in wanted:
         return replace(options, compaction_delay_us=None)
     if "delete" not in wanted:

@@ -241,7 +241,7 @@ class FetchSession:
         offset, number = part.offset, part.index + 1
         first, end = find_bounds(self._call, place, number)
         if not first <= offset <= end:
-            raise OffsetOutOfRangeError(f"offset {offset} is not from {first} to {end}")
+            raise OffsetOutOfRangeError(f"the offset must be {first} to {end}, not {offset}")
         records: list[BytesLike] = []
         if offset < end and (left > 0 or not self._size):
             most = min(part.most_bytes, left)
@@ -271,7 +271,7 @@ class FetchSession:
         """Reject an offset that was dropped during the read: the client decides where it continues."""
         first, end_now = find_bounds(self._call, place, number)
         if offset < first or polled.generation != place.topic.generation(number):
-            raise OffsetOutOfRangeError(f"offset {offset} has been dropped")
+            raise OffsetOutOfRangeError(f"offset {offset} was dropped")
         return first, max(end, end_now, polled.end_offset)
 
 
@@ -283,11 +283,11 @@ def open_session(call: Call, before: FetchSession | None, on_notify: Callable[[]
             before.close()
         return FetchSession(call, on_notify)
     if before is None or before.id != number:
-        raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the fetch session is not of this connection")
+        raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the fetch session does not belong to this connection")
     if before.epoch != epoch:
         raise ProtocolError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"the fetch session is in epoch {before.epoch}")
     if not before.update(call):
-        raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"the limit of a session is {_MOST_PARTITIONS} partitions")
+        raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"a session must have at most {_MOST_PARTITIONS} partitions")
     return before
 
 

@@ -109,7 +109,7 @@ def _store(call: Call, name: str, index: int, records: memoryview | None) -> tup
         if batch.producer_id == _NO_ID:
             return messages.send(topic, index + 1, batch.messages), start
         if not is_owned_by(batch.producer_id, call.session.user_id):
-            raise ProtocolError(ErrorCode.INVALID_PRODUCER_EPOCH, "the producer's id belongs to another user")
+            raise ProtocolError(ErrorCode.INVALID_PRODUCER_EPOCH, "the producer id belongs to another user")
         number = BatchNumber(batch.producer_id, batch.epoch, batch.sequence)
         return messages.append(topic, index + 1, batch.messages, number).offset, start
     except (

@@ -73,11 +73,11 @@ def read_batch(records: memoryview | None, convention: Convention = "headstream"
         raise DecodeError("a record batch is cut short", 0, HEAD_BYTES, 0 if records is None else len(records))
     _, length, _, magic, check, attributes, delta, base_ms, _, producer_id, epoch, sequence, count = _HEAD.unpack_from(records)
     if magic != 2:
-        raise ProtocolError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"record batches have format 2, not {magic}")
+        raise ProtocolError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"record batches must have format 2, not {magic}")
     if length != len(records) - _LENGTH_END:
         if _LENGTH_END <= length < len(records) - _LENGTH_END:
             raise ProtocolError(ErrorCode.INVALID_RECORD, "a partition accepts one record batch per request")
-        raise DecodeError("a record batch's length differs from its header", 8, length, len(records) - _LENGTH_END)
+        raise DecodeError("the length of a record batch does not match its header", 8, length, len(records) - _LENGTH_END)
     if crc32c(records[_CHECKED_AT:]) != check:
         raise DecodeError("a record batch does not match its checksum", 17)
     if attributes & (_TRANSACTIONAL | _CONTROL):
@@ -151,7 +151,7 @@ def _decode_rare_record(record: memoryview, base_ms: int | None, convention: Con
         KafkaRecord(value=value, key=key, headers=tuple(headers), timestamp_ms=time_ms), convention=convention
     )
     if message.state != MessageState.AVAILABLE:
-        raise HeaderError("a new message is always available", where=STATE_HEADER, advice="Set its state afterwards")
+        raise HeaderError("a new message must be available", where=STATE_HEADER, advice="Set the state afterwards")
     pairs = list(message.headers.items())
     reserved = next((name for name, _ in pairs if name in _OWN), None)
     if reserved is not None:
@@ -209,6 +209,6 @@ def _encode_rare_message(
 @lru_cache(maxsize=1000)
 def _log_once(topic: str, convention: str, refusal: str) -> None:
     _log.warning(
-        "%s: a message has headers that the convention %s cannot hold; consumers get them as strings with hs.kinds: %s",
+        "%s: the convention %s cannot represent the headers of a message; consumers receive them as strings with hs.kinds: %s",
         topic, convention, refusal,
     )  # fmt: skip

@@ -123,7 +123,7 @@ def _tagged_step(fields: Sequence[KafkaField], version: int) -> _ReadInto:
             name, read = known[tag]
             values[name] = read(cursor)
             if cursor.at != begin + size:
-                raise DecodeError("a tagged field's size differs from its header", begin, size, cursor.at - begin)
+                raise DecodeError("the size of a tagged field does not match its header", begin, size, cursor.at - begin)
 
     return read_into
 
@@ -138,7 +138,7 @@ def _field_reader(field: KafkaField, version: int, is_flexible: bool) -> Read:
         count = cursor.varint() - 1 if is_flexible else cursor.number(_COUNT)
         if count < 0:
             if count < -1 or not is_nullable:
-                raise DecodeError(f"{name} has {count} elements", cursor.at)
+                raise DecodeError(f"{name} has an invalid count of {count} elements", cursor.at)
             return None
         cursor.elements_left -= count
         if count > cursor.end - cursor.at or cursor.elements_left < 0:  # each has at least a byte
@@ -163,7 +163,7 @@ def _value_reader(field: KafkaField, version: int, is_flexible: bool, is_nullabl
         size = cursor.varint() - 1 if is_flexible else cursor.number(size_form)
         if size < 0:
             if size < -1 or not is_nullable:
-                raise DecodeError(f"{name} has {size} bytes", cursor.at)
+                raise DecodeError(f"{name} has the invalid length {size}", cursor.at)
             return None
         return make(cursor.take(size))
 

@@ -37,15 +37,15 @@ class RequestHead(NamedTuple):
 def pull_head(frame: memoryview) -> tuple[RequestHead, int]:
     """Return a request's head without tagged fields from a frame without its length, and the position after it; DecodeError."""
     if len(frame) < _HEAD.size:
-        raise DecodeError("the head of a request is cut short", 0, _HEAD.size, len(frame))
+        raise DecodeError("the header of a request is cut short", 0, _HEAD.size, len(frame))
     api_key, version, correlation_id, size = _HEAD.unpack_from(frame)
     at = _HEAD.size
     if size > len(frame) - at:
-        raise DecodeError("the name of a client is cut short", at, size, len(frame) - at)
+        raise DecodeError("the client id is cut short", at, size, len(frame) - at)
     try:
         client_id = str(frame[at : at + max(size, 0)], "utf-8")
     except UnicodeDecodeError:
-        raise DecodeError("the client id is not UTF-8", at) from None
+        raise DecodeError("the client id (client.id) is not valid UTF-8", at) from None
     return RequestHead(api_key, version, correlation_id, client_id), at + max(size, 0)
 
 
@@ -53,7 +53,7 @@ def skip_tags(frame: memoryview, at: int) -> int:
     """Return the position after the tagged fields of a head; DecodeError if they are incomplete, or too many."""
     count, at = _pull_varint(frame, at)
     if count > _MAX_TAGS:
-        raise DecodeError("the head of a request has too many tagged fields", at)
+        raise DecodeError("the header of a request has too many tagged fields", at)
     for _ in range(count):
         _, at = _pull_varint(frame, at)
         size, at = _pull_varint(frame, at)
@@ -133,7 +133,7 @@ class KafkaFrameBuffer:
             return 0
         size: int = _LENGTH.unpack_from(self._data, self._begin)[0]
         if not 0 <= size <= self.most_bytes:
-            raise DecodeError("a request exceeds the limit", self._begin, self.most_bytes, size)
+            raise DecodeError("a request exceeds the size limit", self._begin, self.most_bytes, size)
         return size + 4
 
     def take(self) -> memoryview | None:

@@ -1,7 +1,7 @@
-"""Commits of Delta tables in S3 that the store refuses if they are already there: a class in Java for the driver.
+"""A Java class for the driver, which commits to Delta tables in S3 so that the store refuses a commit that already exists.
 
-ConditionalS3LogStore.java      its source
-conditional-s3-log-store.jar    the same compiled for Java 17, by `python tools/build_s3_log_store.py`
+ConditionalS3LogStore.java      source
+conditional-s3-log-store.jar    compiled for Java 17, by `python tools/build_s3_log_store.py`
 """
 
 from __future__ import annotations
@@ -14,4 +14,4 @@ __all__ = ["LOG_STORE_JAR", "LOG_STORE_SETTINGS"]
 LOG_STORE_JAR: Final = Path(__file__).with_name("conditional-s3-log-store.jar")
 _CLASS: Final = "headstream.ConditionalS3LogStore"
 LOG_STORE_SETTINGS: Final = {f"spark.delta.logStore.{scheme}.impl": _CLASS for scheme in ("s3a", "s3")}
-"""By which Delta writes its commits with that class, for each scheme of S3."""
+"""Spark settings that make Delta write its commits with this class, for each scheme of S3."""

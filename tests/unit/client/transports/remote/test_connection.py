@@ -54,7 +54,7 @@ def test_the_first_connection_is_tried_once_and_the_error_says_where() -> None:
 def test_a_plain_iggy_server_is_refused_by_name() -> None:
     with (
         ScriptedServer(Script(GetIdentity, refusal(3))) as server,
-        pytest.raises(ServerError, match=r"does not support Headstream's own commands .*plain Iggy server"),
+        pytest.raises(ServerError, match=r"does not support Headstream's own commands .*If the server is an Iggy server"),
     ):
         hs.connect(server.url)
 

@@ -85,7 +85,7 @@ def test_a_repeated_key_is_refused_where_it_cannot_be_held_and_dropping_keeps_th
 @pytest.mark.parametrize("to", IGGY)
 @pytest.mark.parametrize("payload", [b"", None])
 def test_a_payload_that_iggy_does_not_take_is_refused_whatever_the_policy(to: str, payload: bytes | None) -> None:
-    with pytest.raises(LimitError, match=f"the dialect {to}-wide does.*payload.*No policy accepts that"):
+    with pytest.raises(LimitError, match=f"the dialect {to}-wide does.*payload.*No policy accepts the loss"):
         convert(replace(message(), payload=payload, checksum=0), to=to, on_loss="drop")
     given = replace(message(), payload=payload, checksum=0)
     assert read_messages(convert(given, to=f"{to}-wide"), dialect=f"{to}-wide") == [given]
@@ -127,7 +127,7 @@ def test_many_messages_go_together() -> None:
         assert read_messages(convert_all(messages, to=to), dialect=to) == messages
     assert convert_all(messages, to="binary") == encode_polled(messages)
     for to in ("row", "replicate"):
-        with pytest.raises(InvalidInputError, match="holds one message, not 3"):
+        with pytest.raises(InvalidInputError, match="can hold only one message, not 3"):
             convert_all([replace(m, offset=None, timestamp=None, id=0, headers=hs.Headers()) for m in messages], to=to)
 
 
@@ -136,7 +136,7 @@ def test_an_unknown_name_is_refused_with_those_there_are() -> None:
         convert(message(), to="amqp")
     with pytest.raises(InvalidOptionError, match=r"'ignore' is not a policy.*drop"):
         convert(message(), to="json", on_loss=("ignore",))  # type: ignore[arg-type]
-    with pytest.raises(InvalidOptionError, match="row can only be written"):
+    with pytest.raises(InvalidOptionError, match="the dialect row cannot be read"):
         read_messages(b"", dialect="row")
 
 

@@ -180,7 +180,7 @@ def test_a_frame_is_not_written_with_fields_that_its_version_has_not() -> None:
         encode_request(FetchRequest(partitions=()), RequestHead(2))
     with pytest.raises(hs.InvalidInputError, match="throttle_ms"):
         encode_response(FetchResponse(partitions=(), throttle_ms=None), RequestHead(4))
-    with pytest.raises(hs.InvalidInputError, match="Produce has 0, 1, 2, 4"):
+    with pytest.raises(hs.InvalidInputError, match="Use Produce 0, 1, 2, 4"):
         encode_request(ProduceRequest(partitions=()), RequestHead(3))
     with pytest.raises(hs.InvalidInputError, match="out of range"):
         encode_request(ProduceRequest(partitions=(), acks=1 << 20), RequestHead(4))

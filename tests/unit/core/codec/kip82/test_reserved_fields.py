@@ -39,5 +39,5 @@ def test_carried_headers_count_only_in_their_places_and_when_they_fit() -> None:
         assert to_message(decode_message(message(b"v", block))[0]).headers == hs.Headers([pair])
     later = hs.Headers([("a", True), ("hs.id", hs.raw(bytes(16)))])
     assert to_message(from_message(hs.Message(payload=b"v", headers=later, offset=0))).headers == later
-    with pytest.raises(HeaderError, match=r"'hs\.id' is reserved in the first position"):
+    with pytest.raises(HeaderError, match=r"'hs\.id' is reserved as the first header"):
         from_message(hs.Message(payload=b"v", headers=hs.Headers([("hs.id", hs.raw(bytes(16)))])))

@@ -67,7 +67,7 @@ def test_snappy_and_lz4_are_unpacked_by_what_is_given_and_else_name_the_package(
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (message(b"no gzip", attributes=1), "bytes that are not gzip"),
+        (message(b"no gzip", attributes=1), "the bytes are not valid gzip"),
         (message(gzip.compress(message(b"v"))[:-9], attributes=1), "cut short"),
         (message(None, attributes=1), "is null"),
         (message(gzip.compress(b""), attributes=1), "contains no message"),

@@ -13,13 +13,13 @@ from tests.support.replicate.bucketed_changes import Bucketed
 
 
 @pytest.mark.parametrize("deletes", ["apply", "soft"])
-@pytest.mark.parametrize("transactions", [50, pytest.param(120, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("transactions", [25, pytest.param(120, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("seed", range(6))
 def test_tables_equal_the_source_when_partial_images_are_joined_to_stored_rows_by_bucket(
     tmp_path: Path, seed: int, transactions: int, deletes: Any
 ) -> None:
     """Without changes of key hardly a change needs the driver, although half of the messages are late."""
-    source = SourceDatabase(seed, rows=30, transactions=transactions, key_changes=False)
+    source = SourceDatabase(seed, rows=15, transactions=transactions, key_changes=False)
     messages = [
         m for m in source.capture(CaptureOptions(partial_images=True)) if m.table in ("SHOP.order_lines", "SHOP.customers")
     ]

@@ -36,7 +36,7 @@ def test_quic_client_trusts_the_certificate_that_the_server_has_made_and_no_othe
 def test_quic_refuses_a_key_that_others_can_read_when_it_is_configured(tmp_path: Path) -> None:
     files = write_certificate(tmp_path, "localhost")
     (tmp_path / "key.pem").chmod(0o644)
-    with pytest.raises(InvalidOptionError, match=r"its mode is 0644 .*key\.pem.*chmod 600"):
+    with pytest.raises(InvalidOptionError, match=r"which has mode 0644 .*key\.pem.*chmod 600"):
         load_certificate(QuicConfiguration(is_client=False), files)
     (tmp_path / "key.pem").chmod(0o600)
     load_certificate(QuicConfiguration(is_client=False), files)
@@ -52,7 +52,7 @@ def test_quic_replaces_its_own_key_and_logs_it_when_others_can_read_it(tmp_path:
     key.chmod(0o640)
     make_self_signed(tmp_path / QUIC_CERTIFICATE, key)
     assert "created a self-signed QUIC certificate" in caplog.text
-    assert "its mode is 0640" in caplog.text
+    assert "which has mode 0640" in caplog.text
     assert key.read_bytes() != known
     assert key.stat().st_mode & 0o777 == 0o600
 

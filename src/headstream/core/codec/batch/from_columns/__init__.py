@@ -1,1 +1,1 @@
-"""Columns to sent messages."""
+"""Kernels that convert columns to sent messages."""

@@ -1,10 +1,9 @@
-"""Building header blocks from columns, for pack(), without a Python object per header.
+"""Builds header blocks from columns for pack(), without a Python object per header.
 
     headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
 
-A block is the concatenation of its parts: existing blocks, lists of headers, and columns that contribute one header per
-message, or none for null. All parts are measured first, which determines where each block begins; then each part is written
-at its position.
+A block is the concatenation of its parts: existing blocks, lists of headers, and columns, which contribute one header per message
+that is not null. All parts are measured first, to determine where each block begins; then each part is written at its position.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def _measure(
     validity: cython.p_const_uchar,
     some_null: cython.bint,
 ) -> cython.void:
-    """Add to each message the bytes of its value: `extra`, plus `width` or, if that is -1, the value's length."""
+    """Add the size of its value to each message: `extra` plus `width`, or plus the value's length if `width` is -1."""
     i: cython.longlong
     for i in range(count):
         if not c.is_null(validity, some_null, i):
@@ -122,7 +121,7 @@ def _measure_lists(
     validity: cython.p_const_uchar,
     some_null: cython.bint,
 ) -> cython.void:
-    """Add to each message the bytes of its list of headers."""
+    """Add the size of its list of headers to each message."""
     i: cython.longlong
     for i in range(count):
         if not c.is_null(validity, some_null, i):
@@ -175,7 +174,7 @@ def _write_lists(
 @cython.exceptval(check=False)
 @cython.nogil
 def _place(sizes: cython.p_uchar, count: cython.longlong, offsets: cython.p_uchar) -> cython.longlong:
-    """Replace the size of each block by its begin, and return the total size."""
+    """Replace the size of each block with its start position, and return the total size."""
     i: cython.longlong
     at: cython.longlong = 0
     for i in range(count):
@@ -188,7 +187,7 @@ def _place(sizes: cython.p_uchar, count: cython.longlong, offsets: cython.p_ucha
 
 
 class _BlockPart(NamedTuple):
-    """A part of the blocks: existing blocks have neither `key` nor `keys`, lists have `keys`, columns a `key`."""
+    """A part of the blocks: existing blocks have neither `key` nor `keys`, lists have `keys`, and columns have `key`."""
 
     values: VariableColumn
     width: int = -1
@@ -200,21 +199,21 @@ class _BlockPart(NamedTuple):
 
 
 class BlockBuilder:
-    """Builds the header blocks of a number of messages; InvalidInputError if the buffers of a method do not fit each other."""
+    """Builds the header blocks of a number of messages; InvalidInputError if buffers are inconsistent."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._parts: list[_BlockPart] = []
 
     def add_blocks(self, blocks: VariableColumn) -> None:
-        """Add one existing block per message; null for none."""
+        """Add one existing block per message; null for a message without a block."""
         check_variable("blocks", blocks, self._count)
         self._parts.append(_BlockPart(blocks))
 
     def add_lists(self, lists: VariableColumn, keys: VariableColumn, kinds: BytesLike, values: VariableColumn) -> None:
         """Add lists of headers.
 
-        The lists have offsets into the columns of keys and encoded values, which have no null, and no data.
+        The lists consist of offsets into the columns of keys and encoded values, which contain no nulls.
         """
         entries = memoryview(kinds).nbytes
         check_variable("keys", keys, entries)
@@ -223,27 +222,27 @@ class BlockBuilder:
         self._parts.append(_BlockPart(values, lists=lists, keys=keys, kinds=kinds))
 
     def add_column(self, key: bytes, kind: int, values: VariableColumn) -> None:
-        """Add a header of variable width to each message whose value is not null."""
+        """Add a header with a value of variable width to each message whose value is not null."""
         check_variable(key.decode("utf-8", "backslashreplace"), values, self._count)
         self._parts.append(_BlockPart(values, key=key, kind=kind))
 
     def add_numbers(self, key: bytes, kind: int, width: int, data: BytesLike, validity: BytesLike | None) -> None:
-        """Add a header of fixed width to each message whose value is not null.
+        """Add a header with a value of fixed width to each message whose value is not null.
 
         Args:
             width: Bytes of a value, 1 or more.
             validity: Bitmap, lowest bit first; None if no value is null.
         """
         if width < 1:
-            raise InvalidInputError(f"a value of fixed width has 1 byte or more, not {width}")
+            raise InvalidInputError(f"the width must be at least 1 byte, not {width}")
         if validity is not None and memoryview(validity).nbytes < (self._count + 7) // 8:
             raise InvalidInputError(f"{memoryview(validity).nbytes} bytes of validity are too few for {self._count} values")
         if memoryview(data).nbytes < width * self._count:
-            raise InvalidInputError(f"{self._count} values of {width} bytes are more than {memoryview(data).nbytes} bytes")
+            raise InvalidInputError(f"{self._count} values of {width} bytes do not fit in {memoryview(data).nbytes} data bytes")
         self._parts.append(_BlockPart(VariableColumn(b"", data, validity), width, key, kind))
 
     def build(self) -> Blocks:
-        """Return the blocks; InvalidInputError if they are 2 GiB or more."""
+        """Return the blocks; InvalidInputError if the blocks have 2 GiB or more."""
         sized, placed = bytearray(8 * self._count), c.new_bytes(4 * self._count + 4)
         for part in self._parts:
             _measure_part(part, self._count, sized)

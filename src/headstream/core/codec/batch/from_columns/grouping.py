@@ -1,7 +1,7 @@
-"""Sent messages sorted into batches.
+"""Sorts sent messages into batches.
 
-sent messages + group of each -> group_sent      the messages of each group back to back, in their order
-sent messages -> cut_sent                        how many of them fit one batch
+group_sent    makes the messages of each group contiguous, and keeps their order within the group
+cut_sent      returns the first messages that fit into one batch
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ else:
 
 
 class Grouped(NamedTuple):
-    """Sent messages sorted by group, with the bytes and the messages of each group."""
+    """Sent messages sorted by group, with the number of bytes and of messages of each group."""
 
     data: bytearray
     sizes: tuple[int, ...]
@@ -38,7 +38,7 @@ class Grouped(NamedTuple):
 @cython.exceptval(check=False)
 @cython.nogil
 def _message_end(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.longlong:
-    """Return where a sent message ends, or -1 if it is cut short."""
+    """Return the end position of a sent message, or -1 if it is truncated."""
     if size - at < layout.SENT_OVERHEAD:
         return -1
     end: cython.longlong = at + layout.SENT_OVERHEAD + c.load32(p, at + layout.SENT_HEADERS_SIZE)
@@ -59,7 +59,7 @@ def _count_groups(
     groups: cython.longlong,
     totals: cython.p_uchar,
 ) -> cython.longlong:
-    """Sum the bytes and messages of each group; return -1, or the number of the first invalid message."""
+    """Count the bytes and messages of each group; return -1, or the number of the first invalid message."""
     at: cython.longlong = 0
     i: cython.longlong
     for i in range(count):
@@ -83,7 +83,7 @@ def _count_groups(
 def _scatter(
     p: cython.p_const_uchar, size: cython.longlong, targets: cython.p_const_uchar, places: cython.p_uchar, q: cython.p_uchar
 ) -> cython.void:
-    """Copy each message to the end of its group."""
+    """Append each message to its group."""
     at: cython.longlong = 0
     i: cython.longlong = 0
     while at < size:
@@ -97,7 +97,7 @@ def _scatter(
 
 
 def group_sent(sent: BytesLike, targets: BytesLike, groups: int) -> Grouped:
-    """Sort sent messages by group (int32 per message, 0 to groups - 1); messages of one group stay in order."""
+    """Sort sent messages by group (int32 per message, 0 to groups - 1); messages of the same group keep their order."""
     sent_view, targets_view = memoryview(sent), memoryview(targets)
     summed = bytearray(16 * groups)
     p: cython.p_const_uchar = c.readable(sent_view)
@@ -110,7 +110,7 @@ def group_sent(sent: BytesLike, targets: BytesLike, groups: int) -> Grouped:
     with cython.nogil:
         wrong = _count_groups(p, size, group_of, count, limit, totals)
     if wrong >= 0:
-        raise InvalidInputError(f"message {wrong} of {count} is cut short, or has no group from 0 to {groups - 1}")
+        raise InvalidInputError(f"message {wrong} of {count} is cut short, or its group is not 0 to {groups - 1}")
     pairs = list(struct.iter_unpack("<2q", summed))
     sizes = tuple(pair[0] for pair in pairs)
     begins, at = [], 0
@@ -130,7 +130,7 @@ def group_sent(sent: BytesLike, targets: BytesLike, groups: int) -> Grouped:
 
 
 class Cut(NamedTuple):
-    """The messages of one batch: the first messages of a longer sequence; `end` is the byte after them."""
+    """The messages of one batch, which are the first messages of a longer sequence; `end` is their end position."""
 
     end: int
     messages_count: int
@@ -140,7 +140,7 @@ class Cut(NamedTuple):
 @cython.exceptval(check=False)
 @cython.nogil
 def _sum_values(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) -> cython.longlong:
-    """Return the bytes of a header block's values, or -1 if the block is invalid."""
+    """Return the total size of a header block's values, or -1 if the block is invalid."""
     total: cython.longlong = 0
     while at < end:
         if end - at < 9:
@@ -165,7 +165,7 @@ def _cut(
     max_payloads: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Record the end of the messages that fit, at least one, and return their number."""
+    """Record the end of the messages that fit into a batch, at least one message, and return their number."""
     at: cython.longlong = 0
     count: cython.longlong = 0
     values: cython.longlong = 0
@@ -192,9 +192,9 @@ def _cut(
 
 
 def cut_sent(sent: BytesLike, max_bytes: int, max_values: int = -1, max_payloads: int = -1) -> Cut:
-    """Return the first checked sent messages that fit one batch, at least one.
+    """Return the first of the checked sent messages that fit into one batch, at least one message.
 
-    `max_values` limits the bytes of header values, `max_payloads` the bytes of payloads; -1 disables both.
+    `max_values` limits the total size of header values, and `max_payloads` the total size of payloads, bytes; -1 disables both.
     """
     view = memoryview(sent)
     noted = bytearray(8)

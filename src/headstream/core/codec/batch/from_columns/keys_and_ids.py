@@ -1,7 +1,7 @@
-"""The partition of each key, and ids from their texts.
+"""Computes the partitions of keys, and parses message ids.
 
-keys -> hash_keys -> partition of each       xxHash32 modulo the count, 0 means the last partition, as in Iggy
-UUID texts -> parse_ids                      the 16 bytes of each
+hash_keys    keys -> partitions              xxHash32 modulo the partition count; 0 is the last partition, as in Iggy
+parse_ids    UUIDs as text -> 16 bytes per id
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _hash_keys(
     partitions: cython.ulonglong,
     q: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the partition of each key, 0 for null; return -1, or the first key with invalid offsets."""
+    """Write the partition of each key, 0 for null; return -1, or the number of the first key with invalid offsets."""
     i: cython.longlong
     for i in range(count):
         begin: cython.longlong = c.load32(offsets, 4 * i)
@@ -108,14 +108,14 @@ def _hash_keys(
 
 
 def hash_keys(offsets: BytesLike, data: BytesLike, validity: BytesLike | None, partitions: int) -> bytearray:
-    """Return the partition of each key, equal to model.partitioning.partition_of(): int32, 0 for a null key.
+    """Return the partition of each key as int32, as partition_of() in model/partitioning.py computes it; 0 for a null key.
 
-    The offsets are int32, one more than keys; the validity is a bitmap, lowest bit first, None if no key is null.
+    The offsets are int32, one more than there are keys. The validity is a bitmap, lowest bit first; None if no key is null.
     """
     offsets_view, data_view, validity_view = memoryview(offsets), memoryview(data), memoryview(validity or b"")
     count = max(offsets_view.nbytes // 4 - 1, 0)
     if partitions < 1 or (validity is not None and validity_view.nbytes < (count + 7) // 8):
-        raise InvalidInputError(f"{count} keys for {partitions} partitions do not fit their buffers")
+        raise InvalidInputError(f"{count} keys do not fit the validity bitmap, or {partitions} partitions are fewer than 1")
     result = c.new_bytes(4 * count)
     q: cython.p_uchar = c.writable(result)
     begins: cython.p_const_uchar = c.readable(offsets_view)
@@ -129,7 +129,7 @@ def hash_keys(offsets: BytesLike, data: BytesLike, validity: BytesLike | None, p
     with cython.nogil:
         wrong = _hash_keys(begins, keys, size, valid, some_null, values, total, q)
     if wrong >= 0:
-        raise InvalidInputError(f"the offsets of key {wrong} do not ascend within {size} bytes")
+        raise InvalidInputError(f"the offsets of key {wrong} must ascend within {size} bytes of data")
     return result
 
 
@@ -153,7 +153,7 @@ def _parse_ids(
     places: cython.p_const_uchar,
     q: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the 16 bytes of each text, zeros for null; return -1, or the number of the first text that is not a UUID."""
+    """Write the 16 bytes of each id, zeros for null; return -1, or the number of the first string that is not a UUID."""
     i: cython.longlong
     j: cython.longlong
     for i in range(count):
@@ -175,13 +175,14 @@ def _parse_ids(
 
 
 def parse_ids(offsets: BytesLike, data: BytesLike, validity: BytesLike | None) -> bytearray | int:
-    """Return the stored form of message ids, 16 bytes each, zeros for null; or the number of the first text that is not a UUID
-    of 36 characters. Offsets and validity are as in hash_keys()."""
+    """Return message ids in stored form, 16 bytes per id, zeros for null; or the number of the first invalid UUID.
+
+    A UUID has 36 characters. Offsets and validity are as in hash_keys()."""
     offsets_view, data_view, validity_view = memoryview(offsets), memoryview(data), memoryview(validity or b"")
     digits_view, places_view = memoryview(_DIGITS), memoryview(_PLACES)
     count = max(offsets_view.nbytes // 4 - 1, 0)
     if validity is not None and validity_view.nbytes < (count + 7) // 8:
-        raise InvalidInputError(f"{count} ids need a validity of that many bits")
+        raise InvalidInputError(f"the validity bitmap has fewer bits than the {count} ids need")
     result = c.new_bytes(16 * count)
     q: cython.p_uchar = c.writable(result)
     begins: cython.p_const_uchar = c.readable(offsets_view)

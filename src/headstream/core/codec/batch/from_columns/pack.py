@@ -1,9 +1,9 @@
-"""Building sent messages from columns: the reverse of columns.py, for Spark jobs and producers of columns.
+"""Builds sent messages from columns for Spark jobs and producers: the reverse of columns.py.
 
     sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
 
-Each column is first planned: the position and size of each message's value, -1 for none. Then the messages are
-written one after the other; a key and a null payload become the reserved headers.
+First the position and size of each message's value is determined for each column (-1: no value). Then the messages are written
+one after the other. A key and a null payload become reserved headers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _plan_column(
     some_null: cython.bint,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Plan a column of `size` bytes; return 0, or a fault if its offsets do not ascend within them."""
+    """Plan a column of `size` bytes; return 0, or a fault if its offsets do not ascend from 0 to at most `size`."""
     i: cython.longlong
     begin: cython.longlong = c.load32(offsets, 0)
     for i in range(count):
@@ -167,17 +167,18 @@ def pack(
     """Build sent messages from columns in Arrow's layout, little-endian.
 
     Args:
-        payload_offsets: int32, one more than messages (empty for no messages).
+        payload_offsets: int32, one more than there are messages; empty if there are no messages.
         key_offsets: int32; None if no message has a key.
-        key_validity: Bitmap, lowest bit first: which keys are not null; None for all.
-        payload_validity: Bitmap: which payloads are not null; None for all.
+        key_validity: Bitmap of keys that are not null, lowest bit first; None if no key is null.
+        payload_validity: Bitmap of payloads that are not null; None if no payload is null.
         headers_offsets: int32; None if no message has headers.
-        headers_data: Header blocks as sent, without the reserved headers, which pack() adds for keys and null payloads.
+        headers_data: Header blocks as sent, without reserved headers. pack() adds the reserved headers for keys and null
+            payloads.
         ids: 16 bytes per message, as stored; None lets the log generate them.
 
     Raises:
-        InvalidInputError: the buffers do not fit each other.
-        DecodeError: a header block is malformed; the byte position is in headers_data.
+        InvalidInputError: the buffers are inconsistent.
+        DecodeError: a header block is malformed; its byte position refers to headers_data.
         HeaderError: a header block begins with a reserved header.
     """
     count = max(memoryview(payload_offsets).nbytes // 4 - 1, 0)
@@ -223,7 +224,7 @@ def _plan(
     data: BytesLike | None,
     validity: BytesLike | None,
 ) -> None:
-    """Plan one column, or its absence."""
+    """Plan one column, which can be missing."""
     noted = c.new_bytes(_NOTES.size)
     plan: cython.p_uchar = c.writable(planned)
     notes: cython.p_uchar = c.writable(noted)
@@ -237,7 +238,7 @@ def _plan(
     if offsets_view.nbytes != 4 * count + 4:
         raise InvalidInputError(f"{count} messages need {4 * count + 4} bytes of {name} offsets, not {offsets_view.nbytes}")
     if validity is not None and validity_view.nbytes < (count + 7) // 8:
-        raise InvalidInputError(f"{count} messages need a {name} validity of that many bits, not {8 * validity_view.nbytes}")
+        raise InvalidInputError(f"{count} messages need a {name} validity bitmap of {count} bits, not {8 * validity_view.nbytes}")
     size: cython.longlong = data_view.nbytes
     begins: cython.p_const_uchar = c.readable(offsets_view)
     valid: cython.p_const_uchar = c.readable(validity_view)
@@ -247,11 +248,11 @@ def _plan(
     if fault < 0:
         i, begin, end = _NOTES.unpack(noted)
         what = f"the {name} of message {i} would be bytes {begin} to {end} of {data_view.nbytes}"
-        raise InvalidInputError(what, advice="Offsets ascend within the data")
+        raise InvalidInputError(what, advice="Offsets must ascend within the data")
 
 
 def _raise(code: int, noted: bytearray) -> NoReturn:
-    """Raise the error of a fault that _measure() noted."""
+    """Raise the error for a fault that _measure() recorded."""
     at, need, have = _NOTES.unpack(noted)
     if code == faults.RESERVED:
         raise HeaderError(

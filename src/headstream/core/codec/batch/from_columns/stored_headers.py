@@ -1,9 +1,9 @@
-"""Header blocks as stored messages without payload, the input of the kernels that make columns from headers.
+"""Converts header blocks to stored messages, the input of the kernels that make columns from headers.
 
     headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
 
-In such a block a reserved header is an ordinary header: a payload of one byte disables the meaning of `hs.null`, and an
-empty key in front disables that of `hs.key`.
+Reserved headers in these blocks are treated as ordinary headers: a payload of one byte disables the meaning of `hs.null`, and an
+empty key before `hs.key` disables the meaning of `hs.key`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _store(
     q: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write a message for each block; return their size in bytes, or a fault."""
+    """Write one message per block; return the total size in bytes, or a fault."""
     to: cython.longlong = 0
     i: cython.longlong
     for i in range(count):
@@ -74,7 +74,7 @@ def _store(
 
 
 def store_blocks(count: int, blocks: VariableColumn) -> bytearray:
-    """Return stored messages with these headers, null for none; the DecodeError of a malformed block has its number, from 0."""
+    """Return one stored message per block or null; DecodeError names the number, from 0, of a malformed block."""
     check_variable("headers", blocks, count)
     stored, noted = c.new_bytes(last_offset(blocks.offsets, count) + _GROWTH * count), c.new_bytes(_NOTES.size)
     offsets_view, data_view, key_view = memoryview(blocks.offsets), memoryview(blocks.data), memoryview(_EMPTY_KEY)

@@ -1,1 +1,1 @@
-"""Kafka's record headers to header blocks, and back."""
+"""Kernels that convert Kafka's records and headers to messages and header blocks, and back."""

@@ -1,12 +1,12 @@
-"""Stored messages into a Kafka record batch (format 2), without a Python object per message: the reverse of records.py.
+"""Encodes stored messages as a Kafka record batch (format 2), without a Python object per message: the reverse of records.py.
 
     batch    base_offset i64 | length i32 | leader_epoch i32 | magic i8 = 2 | crc32c u32 | attributes i16 | last_offset_delta i32
              | base_time i64 | max_time i64 | producer_id i64 | epoch i16 | sequence i32 | count i32 | records      big-endian
 
-A record's time is the message's hs.timestamp, or else its append time, also for one in the millisecond before 1970: Kafka's
-number for it, -1, is not a time. hs.key and hs.null become its key and its null value. An hs.timestamp of full milliseconds
-directly after them becomes only the record's time. The other headers are texts, followed
-by hs.kinds. Messages that encode_row() cannot encode go to write_fallback(), one by one.
+A record's time is the message's hs.timestamp, or its append time if hs.timestamp is missing or in the millisecond before 1970:
+Kafka's number for this millisecond, -1, means no time. hs.key and hs.null become the record's key and null value. An hs.timestamp
+of full milliseconds directly after them becomes only the record's time. All other headers are written as text, followed by
+hs.kinds. Messages that encode_row() cannot encode are passed to write_fallback(), one by one.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ TAMP = cython.declare(cython.uint, int.from_bytes(b"tamp", "little"))
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_time(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) -> cython.bint:
-    """Return whether the header at a position is an hs.timestamp of its kind that a record can have."""
+    """Return whether the header at a position is an hs.timestamp of the correct kind, with a time that a record can have."""
     if end - at < layout.TIME_BYTES or c.load32(p, at) != layout.TIME_KIND - layout.TIME_NAME:
         return False
     if c.load64(p, at + layout.TIME_NAME) != HS_TIMES or c.load32(p, at + layout.TIME_LAST) != TAMP:
@@ -98,7 +98,7 @@ def _is_time(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong)
 @cython.exceptval(check=False)
 @cython.nogil
 def _to_ms(time_us: cython.longlong) -> cython.longlong:
-    """Return a time in milliseconds, rounded down; compiled division rounds towards zero."""
+    """Convert microseconds to milliseconds, rounded down, because compiled division rounds towards zero."""
     return time_us // 1000 if time_us >= 0 else -1 - -(time_us + 1) // 1000
 
 
@@ -121,7 +121,7 @@ def _find_time(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlon
 @cython.exceptval(check=False)
 @cython.nogil
 def _sized(size: cython.longlong) -> cython.longlong:
-    """Return the size of a key or value with its length; -1 is null."""
+    """Return the size of a key or value including its encoded length; -1 is null."""
     return varint_size(size) + (size if size > 0 else 0)
 
 
@@ -131,7 +131,7 @@ def _sized(size: cython.longlong) -> cython.longlong:
 def _size_of_headers(
     count: cython.longlong, key_offsets: cython.p_uchar, value_offsets: cython.p_uchar, validity: cython.p_uchar
 ) -> cython.longlong:
-    """Return the size of encoded headers in a record."""
+    """Return the size of the encoded headers of a record."""
     size: cython.longlong = 0
     j: cython.longlong
     for j in range(count):
@@ -152,7 +152,7 @@ def _size_of_headers(
 def _write_sized(
     q: cython.p_uchar, to: cython.longlong, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong
 ) -> cython.longlong:
-    """Write bytes after their length, -1 for null; return the position after them."""
+    """Write a length, -1 for null, followed by the bytes; return the end position."""
     to = write_varint(q, to, size)
     if size > 0:
         c.copy(q, to, p, at, size)
@@ -173,7 +173,7 @@ def _write_headers(
     values: cython.p_uchar,
     validity: cython.p_uchar,
 ) -> cython.longlong:
-    """Write encoded headers after their number; return the position after them."""
+    """Write the number of headers followed by the encoded headers; return the end position."""
     j: cython.longlong
     to = write_varint(q, to, count)
     for j in range(count):
@@ -201,7 +201,7 @@ def _encode_headers(
     validity: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Encode the headers of a block; return their number, including hs.kinds, or -1 for the fallback."""
+    """Encode the headers of a block; return their number, including hs.kinds, or -1 if the fallback must encode them."""
     if end - block > c.load64_signed(notes, MOST_BLOCK):
         return -1
     c.store64_signed(notes, ENCODED_HEADERS, 0)
@@ -233,7 +233,7 @@ def _write_messages(
     capacity: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the records of messages, from the noted position to the first message for the fallback; return the end."""
+    """Write records from the recorded position up to the first message that needs the fallback; return the end position."""
     at: cython.longlong = c.load64_signed(notes, AT)
     base_ms: cython.longlong = c.load64_signed(notes, BASE_MS)
     most_ms: cython.longlong = c.load64_signed(notes, MOST_MS)
@@ -310,12 +310,14 @@ def encode_batch(
     """Encode stored messages as a record batch.
 
     Args:
-        chunks: Complete stored messages in order of their offsets; without messages the batch has no records.
-        base_offset: The batch's first offset, at most the first message's offset.
-        last_offset: The batch's last offset, at least the last message's offset; less than base_offset + 2^31.
-        write_fallback: Encodes a rare message; returns the record, with its length, and its time in milliseconds since 1970 UTC.
-            Its arguments are the message, the batch's base time (None: the message's own) and base_offset.
-        is_typed: Whether headers are texts with hs.kinds; otherwise write_fallback encodes each message with headers.
+        chunks: Complete stored messages in order of offset; can be empty.
+        base_offset: First offset of the batch; at most the first message's offset.
+        last_offset: Last offset of the batch; at least the last message's offset, and less than base_offset + 2^31.
+        write_fallback: Encodes a message that the kernel does not support. Arguments: the message, the batch's base time (None
+            uses the message's time) and base_offset. Returns the record including its length, and its time in milliseconds since
+            1970 UTC.
+        is_typed: Whether headers are written as text with hs.kinds; otherwise write_fallback encodes each message that has
+            headers.
     """
     data = c.new_bytes(HEAD_BYTES + sum(len(chunk) for chunk in chunks) + _SLACK_BYTES)
     noted, scratch, end = bytearray(_NOTES.size), _EncodeScratch(), HEAD_BYTES
@@ -355,7 +357,7 @@ _RECORD_BYTES: Final = 128 << 10
 
 
 def _seal(data: bytearray, place: tuple[int, int, int], times: tuple[int, int], count: int) -> None:
-    """Write the head of a batch, and its checksum."""
+    """Write the header of a batch and its checksum."""
     base_offset, last_offset, leader_epoch = place
     base_ms, most_ms = times if count else (-1, -1)
     size, delta = len(data) - layout.RECORDS_EPOCH, last_offset - base_offset
@@ -364,7 +366,7 @@ def _seal(data: bytearray, place: tuple[int, int, int], times: tuple[int, int], 
 
 
 def _fill(view: memoryview, first_offset: int, scratch: _EncodeScratch, data: bytearray, start: int, noted: bytearray) -> int:
-    """Write records up to the first record for the fallback; return the position after them."""
+    """Write records up to the first record that needs the fallback; return the end position."""
     names_view = memoryview(NAMES)
     p: cython.p_const_uchar = c.readable(view)
     names: cython.p_const_uchar = c.readable(names_view)

@@ -1,11 +1,11 @@
-"""Kafka's header arrays into header blocks, without a Python object per message: the headers part of decode_record().
+"""Converts Kafka's header arrays to header blocks without a Python object per message, as decode_record() does for one record.
 
-    in    lists of (key STRING, value BINARY or null), as from Spark's Kafka source, in Arrow's layout
+    in    lists of (key STRING, value BINARY or null) in Arrow's layout, for example from Spark's Kafka source
     out   (key_length u32 | key | kind u8 | value_length u32 | value)* per message, with the kinds from hs.kinds
 
-hs.id, hs.appended and hs.kinds are not headers of a message, so they are omitted if they are valid.
-Rare cases fall back to codec.kafka, row by row, so that they have only one implementation: records in one of its conventions,
-values in hex, more than 64 headers, reserved headers that repeat or are invalid.
+hs.id, hs.appended and hs.kinds are not headers of a message, so they are omitted if they are valid. Rare cases have only one
+implementation, in codec.kafka, which handles them row by row: records in a convention other than Headstream's, values in hex,
+more than 64 headers, reserved headers that repeat or are invalid.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _write_header(
     q: cython.p_uchar,
     to: cython.longlong,
 ) -> cython.longlong:
-    """Write a header whose text is a value of a kind, or raw; return the position after it, or FALLBACK."""
+    """Write a header from its text and kind, or as raw; return the end position, or FALLBACK."""
     c.store32(q, to, size)
     c.copy(q, to + 4, keys, key, size)
     to += 4 + size
@@ -105,7 +105,7 @@ def _decode_rows(
     q: cython.p_uchar,
     flags: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the block of each record; return the number of dropped headers."""
+    """Write one block per record; return the number of dropped headers."""
     dropped: cython.longlong = 0
     to: cython.longlong = 0
     i: cython.longlong
@@ -163,7 +163,7 @@ def decode_row(
     q: cython.p_uchar,
     to: cython.longlong,
 ) -> cython.longlong:
-    """Write the block of one record; return the position after it, or FALLBACK."""
+    """Write the block of one record; return the end position, or FALLBACK."""
     kinds: cython.longlong = find_roles(begin, end, key_offsets, keys, value_offsets, values, validity, some_null, strict, roles)
     count: cython.longlong = 0
     j: cython.longlong
@@ -191,11 +191,11 @@ def decode_row(
 
 
 class KafkaDecoded(NamedTuple):
-    """Header blocks from Kafka's headers.
+    """Header blocks converted from Kafka's headers.
 
     Args:
-        flags: A byte per record: 0, FALLBACK_ROW or LOSSY_ROW.
-        dropped_count: The number of headers that no message can have, because their key is empty or longer than 255 bytes.
+        flags: One byte per record: 0, FALLBACK_ROW or LOSSY_ROW.
+        dropped_count: Number of headers dropped because their key is empty or longer than 255 bytes.
     """
 
     blocks: Blocks
@@ -206,9 +206,9 @@ class KafkaDecoded(NamedTuple):
 def decode_kafka_headers(
     count: int, lists: VariableColumn, keys: VariableColumn, values: VariableColumn, *, strict: bool = False
 ) -> KafkaDecoded:
-    """Convert Kafka's headers to header blocks; the lists have offsets into the columns of keys (UTF-8) and values, and no data.
+    """Convert Kafka's headers to header blocks; the lists consist of offsets into the columns of keys (UTF-8) and values.
 
-    With `strict`, records with headers that no message can have fall back to codec.kafka, which rejects them.
+    If `strict` is set, records with headers that a message cannot have fall back to codec.kafka, which rejects these headers.
     """
     headers = check_lists(count, lists, keys, values)
     key_bytes, value_bytes = last_offset(keys.offsets, headers), last_offset(values.offsets, headers)

@@ -1,10 +1,10 @@
-"""Header blocks into Kafka's header arrays, without a Python object per message: the headers part of encode_record().
+"""Converts header blocks to Kafka's header arrays without a Python object per message, as encode_record() does for one message.
 
     in    (key_length u32 | key | kind u8 | value_length u32 | value)* per message
-    out   lists of (key STRING, value BINARY or null) in Arrow's layout; the last of a list is hs.kinds, if a header is typed
+    out   lists of (key STRING, value BINARY or null) in Arrow's layout; if a header is typed, hs.kinds is last in its list
 
-Rare cases fall back to codec.kafka, row by row, so that they have only one implementation: reserved names and invalid blocks,
-which it rejects, values that hs.kinds has in hex, names that Spring writes as bytes, more than 64 headers.
+Rare cases have only one implementation, in codec.kafka, which handles them row by row: reserved names and invalid blocks (which
+it rejects), values that hs.kinds contains in hex, names that Spring writes as bytes, more than 64 headers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SPRING_ATTEMPT = cython.declare(cython.ulonglong, int.from_bytes(b"kafka_de", "l
 @cython.exceptval(check=False)
 @cython.nogil
 def _needs_fallback(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Return whether a key is reserved, or possibly a key that Spring writes as bytes."""
+    """Return whether a key is reserved or may be a key that Spring writes as bytes."""
     if size > 2 and p[at] == 104 and p[at + 1] == 115 and p[at + 2] == 46:
         return size != 12 or c.load64(p, at) != HS_TIME or c.load32(p, at + 8) != STAMP
     return size > 8 and c.load64(p, at) in (SPRING_DLT, SPRING_ATTEMPT)
@@ -63,7 +63,7 @@ def _needs_fallback(p: cython.p_const_uchar, at: cython.longlong, size: cython.l
 @cython.exceptval(check=False)
 @cython.nogil
 def _write_key(p: cython.p_const_uchar, at: cython.longlong, q: cython.p_uchar, to: cython.longlong) -> cython.longlong:
-    """Write a key percent-encoded; return the position after it."""
+    """Write a percent-encoded key; return the end position."""
     i: cython.longlong
     for i in range(at, at + c.load32(p, at - 4)):
         byte: cython.int = p[i]
@@ -91,7 +91,7 @@ def _write_kinds(
     q: cython.p_uchar,
     to: cython.longlong,
 ) -> cython.longlong:
-    """Write hs.kinds of headers; return the position after it, which is `to` if no header is typed."""
+    """Write the value of hs.kinds; return the end position, which is `to` if no header is typed."""
     begin: cython.longlong = to
     i: cython.longlong
     j: cython.longlong
@@ -133,7 +133,7 @@ def encode_row(
     validity: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.bint:
-    """Write the headers of one block, and record the ends of the columns; return whether the row falls back to codec.kafka."""
+    """Write the headers of one block, and record the end of each column; return whether the row falls back to codec.kafka."""
     number: cython.longlong = c.load64_signed(notes, HEADERS)
     to_key: cython.longlong = c.load64_signed(notes, KEY_BYTES)
     to: cython.longlong = c.load64_signed(notes, VALUE_BYTES)
@@ -199,7 +199,7 @@ def _encode_rows(
     flags: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.void:
-    """Write the headers of all blocks, and record the ends of the columns."""
+    """Write the headers of all blocks, and record the end of each column."""
     i: cython.longlong
     c.store32(lists, 0, 0)
     c.store32(key_offsets, 0, 0)
@@ -218,7 +218,7 @@ def _encode_rows(
 class KafkaEncoded(NamedTuple):
     """Kafka's headers of many records, in Arrow's layout.
 
-    The offsets of the lists are int32; a flag of 1 means that the record falls back to codec.kafka, and has no headers here.
+    The offsets of the lists are int32. A record with flag 1 has an empty list here and falls back to codec.kafka.
     """
 
     lists: bytearray
@@ -229,7 +229,7 @@ class KafkaEncoded(NamedTuple):
 
 
 def encode_kafka_headers(count: int, blocks: VariableColumn) -> KafkaEncoded:
-    """Convert header blocks, null for none, to Kafka's headers; LimitError if they could exceed the range of int32 offsets."""
+    """Convert header blocks or nulls to Kafka's headers; LimitError if the headers could exceed the range of int32 offsets."""
     check_variable("headers", blocks, count)
     total = last_offset(blocks.offsets, count)
     headers = total // _MIN_HEADER + count  # including one hs.kinds per record

@@ -1,4 +1,4 @@
-"""Parsing hs.kinds in a kernel; core/codec/kafka/kinds.py describes the format."""
+"""Parses hs.kinds in a kernel. core/codec/kafka/kinds.py describes the format."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ FALLBACK = cython.declare(cython.longlong, -2)
 
 
 def list_entries(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, entries: cython.p_uchar) -> cython.longlong:
-    """List the entries of hs.kinds; return their number, or -2 for more than 64.
+    """List the entries of hs.kinds; return their number, or -2 if there are more than 64.
 
-    An entry has 40 bytes: begin and end of its key, begin and end of its kinds, number of kinds.
+    A listed entry has 40 bytes: start and end of its key, start and end of its kinds, and the number of kinds.
     """
     count: cython.longlong = 0
     while at <= end:
@@ -101,9 +101,9 @@ def kind_of(
     count: cython.longlong,
     names: cython.p_const_uchar,
 ) -> cython.int:
-    """Return the kind that hs.kinds has for header `j` of a record, or 0; `names` are values.NAMES.
+    """Return the kind of header `j` of a record in hs.kinds, or 0 if there is none; `names` is values.NAMES.
 
-    The roles are 0 for each header of the record that is one of the message's own.
+    The role of a header that belongs to the message is 0.
     """
     key: cython.longlong = c.load32(key_offsets, 4 * j)
     size: cython.longlong = c.load32(key_offsets, 4 * (j + 1)) - key

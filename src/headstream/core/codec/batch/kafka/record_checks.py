@@ -1,4 +1,4 @@
-"""Checks of Kafka's records in a kernel, before any of them is converted; records.py describes their format."""
+"""Checks all Kafka records of a batch in a kernel, before any record is converted. records.py describes their format."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SURPLUS = cython.declare(cython.int, 5)
 @cython.exceptval(check=False)
 @cython.nogil
 def _skip(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
-    """Return the position after bytes with their length, which is recorded (-1 for null); -1 if they are cut short."""
+    """Record the length of length-prefixed bytes (-1 for null) and return their end position; -1 if they are truncated."""
     at = read_varint(p, at, end, notes, FOUND)
     if at < 0:
         return -1
@@ -65,7 +65,7 @@ def _check_record(
     p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, number: cython.longlong, base_ms: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:  # fmt: skip
-    """Return the position after a record, and add its headers to the notes; or a fault."""
+    """Add a record's headers to the notes and return the record's end position, or a fault."""
     begin: cython.longlong = read_varint(p, at, size, notes, FOUND)
     if begin < 0:
         return c.note_fault(notes, CUT, at, 0, 0)
@@ -114,9 +114,9 @@ def _check_record(
 def check_records(
     p: cython.p_const_uchar, size: cython.longlong, count: cython.longlong, base_ms: cython.longlong, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Return 0, or a fault; record the number of headers, and the largest record's header bytes, in bytes 24 to 48 of `notes`.
+    """Record the number of headers, and the largest header size of a record, in bytes 24 to 48 of `notes`; return 0 or a fault.
 
-    `base_ms` is from -MAX_TIME_MS to MAX_TIME_MS, or NO_BASE_MS for records without a time.
+    `base_ms` is -MAX_TIME_MS to MAX_TIME_MS, or NO_BASE_MS for records without a time.
     """
     at: cython.longlong = 0
     number: cython.longlong

@@ -1,13 +1,13 @@
-"""Records of a Kafka record batch (format 2) into sent messages, without a Python object per message.
+"""Decodes the records of a Kafka record batch (format 2) to sent messages, without a Python object per message.
 
     record   length v | attributes i8 | time_delta v | offset_delta v | key_length v | key | value_length v | value
              | count v | (key_length v | key | value_length v | value)*            v: a varint; a length of -1 is null
     sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
 
-A key becomes hs.key, a null value hs.null, the record's time hs.timestamp, in this order before its other headers, whose
-kinds are in hs.kinds. A time before 1970 is negative; -1 ms is not a time, as in Kafka. All input is checked before a byte is
-written. Rare records go to the fallback in codec.kafka: with more than 64 headers, with reserved headers other than hs.kinds,
-or in another tool's convention.
+A key becomes hs.key, a null value hs.null, and the record's time hs.timestamp, in this order before the other headers, whose
+kinds are in hs.kinds. A time before 1970 is negative; as in Kafka, -1 ms means no time. All input is checked before a byte is
+written. Records with more than 64 headers, with reserved headers other than hs.kinds, or in another product's convention are
+passed to the fallback in codec.kafka.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ HS_KINDS = cython.declare(cython.ulonglong, int.from_bytes(b"hs.kinds", "little"
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_reserved(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Return whether a key is one of the reserved keys that codec.kafka handles: all but hs.kinds."""
+    """Return whether a key is reserved and handled by codec.kafka; hs.kinds is not."""
     if size < 3 or p[at] != 104 or p[at + 1] != 115 or p[at + 2] != 46:
         return False
     return size != 8 or c.load64(p, at) != HS_KINDS
@@ -96,7 +96,7 @@ def _write_headers(
     notes: cython.p_uchar,
     most_headers: cython.longlong,
 ) -> cython.longlong:
-    """Write the block of a checked record's headers; return the position after it, or FALLBACK."""
+    """Write the block of a checked record's headers; return the end position, or FALLBACK."""
     key_at: cython.longlong = 0
     value_at: cython.longlong = 0
     some_null: cython.bint = False
@@ -134,7 +134,7 @@ def _write_own(
     q: cython.p_uchar, to: cython.longlong, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong,
     is_null: cython.bint, time_us: cython.longlong,
 ) -> cython.longlong:  # fmt: skip
-    """Write the hs.key, hs.null and hs.timestamp of a record, as far as present; return the position after them."""
+    """Write hs.key, hs.null and hs.timestamp of a record if it has them; return the end position."""
     if size >= 0:
         c.store32(q, to, layout.KEY_KIND - layout.KEY_NAME)
         c.store32(q, to + layout.KEY_NAME, HS_KEY)
@@ -183,7 +183,7 @@ def _write_records(
     notes: cython.p_uchar,
     most_headers: cython.longlong,
 ) -> cython.longlong:
-    """Write the messages of checked records, from the noted position to the first message for the fallback; return the end."""
+    """Write messages from the recorded position up to the first record that needs the fallback; return the end position."""
     at: cython.longlong = c.load64_signed(notes, AT)
     number: cython.longlong = c.load64_signed(notes, NUMBER)
     while number < count:
@@ -239,11 +239,13 @@ def decode_records(
     """Convert records to sent messages.
 
     Args:
-        records: Records back to back, not compressed.
-        base_ms: The base of their times, milliseconds since 1970 UTC; None for records without a time.
-        read_fallback: Converts a rare record: its bytes after its length, and base_ms; returns the sent message.
+        records: Contiguous uncompressed records.
+        base_ms: Base time of the records, milliseconds since 1970 UTC; None for records without a time.
+        read_fallback: Converts a record that the kernel does not support. Arguments: the record's bytes without its length, and
+            base_ms. Returns the sent message.
         most_bytes: Maximum size of the messages, bytes.
-        is_typed: Whether headers have the kinds of hs.kinds; otherwise read_fallback converts each record with headers.
+        is_typed: Whether the kinds of headers are read from hs.kinds; otherwise read_fallback converts each record that has
+            headers.
     """
     view, noted = memoryview(records), bytearray(_NOTES.size)
     if base_ms is not None and not -MAX_TIME_MS <= base_ms <= MAX_TIME_MS:
@@ -261,7 +263,7 @@ def decode_records(
         raise DecodeError(FAULTS[-fault], at)
     capacity = view.nbytes + _GROWTH * count + _HEADER_GROWTH * headers
     if capacity > most_bytes + _GROWTH * count:
-        raise LimitError(f"the records have more than {most_bytes} bytes as messages", advice="Send smaller batches")
+        raise LimitError(f"the records exceed the limit of {most_bytes} bytes", advice="Send smaller batches")
     data, scratch = c.new_bytes(capacity), _Scratch(most)
     end = 0
     while True:
@@ -278,7 +280,7 @@ def decode_records(
 
 
 def _body(view: memoryview, at: int, end: int) -> memoryview:
-    """Return a checked record without its length."""
+    """Return the bytes of a checked record without its length."""
     while view[at] > 127:
         at += 1
     return view[at + 1 : end]
@@ -287,7 +289,7 @@ def _body(view: memoryview, at: int, end: int) -> memoryview:
 def _put(data: bytearray, at: int, message: bytes) -> None:
     """Write a message at a position."""
     if at + len(message) > len(data):
-        raise LimitError("a record is larger than a message can be", advice="Send fewer headers")
+        raise LimitError("a record exceeds the maximum size of a message", advice="Send fewer headers")
     data[at : at + len(message)] = message
 
 
@@ -306,7 +308,7 @@ _COUNT: Final = 64
 def _fill(
     view: memoryview, count: int, base_ms: int, scratch: _Scratch, data: bytearray, start: int, noted: bytearray, most: int
 ) -> int:
-    """Write messages up to the end or the first record for the fallback; return the position after them."""
+    """Write messages up to the end or the first record that needs the fallback; return the end position."""
     names_view = memoryview(NAMES)
     p: cython.p_const_uchar = c.readable(view)
     names: cython.p_const_uchar = c.readable(names_view)

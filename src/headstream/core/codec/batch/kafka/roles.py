@@ -1,4 +1,4 @@
-"""Classifies a record's headers as the message's headers or reserved, and finds records that fall back to codec.kafka."""
+"""Classifies a record's headers as message headers or reserved headers, and finds records that fall back to codec.kafka."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _own_role(keys: cython.p_const_uchar, at: cython.longlong, size: cython.long
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_readable(role: cython.int, values: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Return whether hs.id is a UUID in Headstream's form, hs.appended a time, hs.kinds ASCII without values in hex."""
+    """Return whether the value is a UUID (for hs.id), a time (hs.appended), or ASCII without hex (hs.kinds)."""
     i: cython.longlong
     if role == OTHER or (role == ID and size != 36) or (role == APPENDED and not 0 < size < 19):
         return False
@@ -78,7 +78,7 @@ def _is_readable(role: cython.int, values: cython.p_const_uchar, at: cython.long
 @cython.exceptval(check=False)
 @cython.nogil
 def _mark_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.int:
-    """Return whether a key or value begins like the mark of a convention: 0, 1, or 2 for one that also counts beside hs.kinds."""
+    """Return 1 if bytes begin like the mark of a convention, 2 if this mark is valid beside hs.kinds, otherwise 0."""
     if size < 8:
         return 0
     word: cython.ulonglong = c.load64(p, at)
@@ -99,9 +99,9 @@ def find_roles(
     strict: cython.bint,
     roles: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the role of each header; return the number of hs.kinds, -1 for none, or -2 to fall back to codec.kafka.
+    """Write the role of each header; return the number of hs.kinds, -1 if it is missing, or -2 to fall back to codec.kafka.
 
-    Roles have a byte per header: 0 for a header of the message, 1 for a header that no message can have (`strict` then falls
+    A role is one byte: 0 for a header of the message, 1 for a header that a message cannot have (if `strict`, the record falls
     back).
     """
     kinds: cython.longlong = -1

@@ -1,4 +1,4 @@
-"""Header values to and from their text in a Kafka header; core/codec/kafka/kinds.py describes the format."""
+"""Converts header values to text in Kafka headers and back. core/codec/kafka/kinds.py describes the format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAN64 = cython.declare(cython.ulonglong, 0x7FF8 << 48)
 
 
 def kind_code(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, names: cython.p_const_uchar) -> cython.int:
-    """Return the code of a kind in hs.kinds, given by name or number; 0 if it is invalid."""
+    """Return the code of a kind that hs.kinds names or numbers; 0 if it is invalid."""
     i: cython.longlong = 0
     code: cython.int = 0
     if 0 < size < 4 and 48 <= p[at] <= 57:
@@ -50,7 +50,7 @@ def kind_code(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlon
 
 
 def write_kind(kind: cython.int, names: cython.p_const_uchar, q: cython.p_uchar, to: cython.longlong) -> cython.longlong:
-    """Write a kind as in hs.kinds, at most 8 bytes; return the position after it."""
+    """Write a kind in the form of hs.kinds, at most 8 bytes; return the end position."""
     i: cython.longlong = 0
     while names[i] != 0:
         if names[i] == kind:
@@ -71,7 +71,7 @@ def write_kind(kind: cython.int, names: cython.p_const_uchar, q: cython.p_uchar,
 @cython.exceptval(check=False)
 @cython.nogil
 def _digits_end(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) -> cython.longlong:
-    """Return the position after the digits at a position."""
+    """Return the end position of the digits at a position."""
     while at < end and 48 <= p[at] <= 57:
         at += 1
     return at
@@ -81,7 +81,7 @@ def _digits_end(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlo
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_whole(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Return whether a text is -?(0|[1-9][0-9]{0,38})."""
+    """Return whether a text matches -?(0|[1-9][0-9]{0,38})."""
     end: cython.longlong = at + size
     if at < end and p[at] == 45:
         at += 1
@@ -94,7 +94,7 @@ def _is_whole(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlon
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_float(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Return whether a text is -?(inf|nan|[0-9]+([.][0-9]+)?(e[+-]?[0-9]{1,3})?)."""
+    """Return whether a text matches -?(inf|nan|[0-9]+([.][0-9]+)?(e[+-]?[0-9]{1,3})?)."""
     end: cython.longlong = at + size
     begin: cython.longlong
     if at < end and p[at] == 45:
@@ -145,9 +145,9 @@ def _read_char(
 def read_text(
     kind: cython.int, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write the value of a text; return its size, -1 if it is invalid for the kind, -2 if it is too long for this kernel.
+    """Write the value of a text; return its size, -1 if the text is invalid, or -2 if it is too long for this kernel.
 
-    For an unknown kind the text is the value. The output has space for the text plus 16 bytes.
+    For an unknown kind the text is copied unchanged. The output has space for the size of the text plus 16 bytes.
     """
     width: cython.longlong = c.kind_width(kind)
     if kind == 2 and c.utf8_size(p, at, size) < size:
@@ -183,9 +183,9 @@ def read_text(
 def write_text(
     kind: cython.int, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write a checked non-null value as text; return its size, or -2 if the text would not decode to the value.
+    """Write a checked non-null value as text; return the text's size, or -2 if the text would not decode to the same value.
 
-    For an unknown kind the value is the text. The output has space for the value plus 40 bytes.
+    For an unknown kind the value is copied unchanged. The output has space for the size of the value plus 40 bytes.
     """
     unit: cython.uint
     if c.kind_width(kind) < 0:

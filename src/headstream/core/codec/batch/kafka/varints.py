@@ -1,4 +1,4 @@
-"""The varints of Kafka's record batches, in kernels: zigzag numbers of up to 64 bits, seven bits a byte, the lowest first."""
+"""The varints of Kafka's record batches, for kernels: zigzag numbers of up to 64 bits, 7 bits per byte, lowest bits first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MASK64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 def read_varint(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, found: cython.p_uchar, slot: cython.longlong
 ) -> cython.longlong:
-    """Read a number into a slot of 8 bytes; return the position after it, or -1 if it is cut or too long."""
+    """Read a varint into a slot of 8 bytes; return the end position, or -1 if the varint is truncated or too long."""
     value: cython.ulonglong = 0
     shift: cython.int = 0
     while at < end and shift <= MOST_BITS:
@@ -46,7 +46,7 @@ def varint_size(number: cython.longlong) -> cython.longlong:
 
 
 def write_varint(q: cython.p_uchar, to: cython.longlong, number: cython.longlong) -> cython.longlong:
-    """Write any number, at most 10 bytes; return the position after it."""
+    """Write any number, at most 10 bytes; return the end position."""
     is_negative: cython.bint = number < 0
     value: cython.ulonglong = -number - 1 if is_negative else number
     value = (value << 1) & MASK64

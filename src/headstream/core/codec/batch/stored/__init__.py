@@ -1,1 +1,1 @@
-"""Messages as they are sent and stored: checks, stamps, compaction, repeats."""
+"""Kernels for sent and stored messages: checks, stamping, compaction, deduplication."""

@@ -1,18 +1,18 @@
-"""Compaction of stored messages to the last message of each key.
+"""Compacts stored messages to the last message of each key.
 
     stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
              | headers_length u32 | headers | payload_length u32 | payload
-    key      the reserved first header `hs.key` (raw); a null payload: `hs.null` behind it (headers.py)
-    table    count u64 | reserved u64 | slots of (hash u128 | offset + 1 u64), all 0 where a slot is free
+    key      the reserved first header `hs.key` (raw); for a null payload `hs.null` follows (headers.py)
+    table    count u64 | reserved u64 | slots of (hash u128 | offset + 1 u64); a free slot is all zeros
 
-    dropped  offset u64, ascending: marked messages whose grace is over
+    dropped  offset u64, ascending: marked messages whose grace has expired
 
-note_keys() scans messages and records the newest offset of each key; compact_messages() then copies the messages that have no
-newer message of the same key and are not dropped.
+note_keys() records the newest offset of each key. compact_messages() then copies the messages that are not dropped and for whose
+key there is no newer message.
 
 A key is identified by its 128-bit SipHash-2-4 under a secret random seed, so the table's size does not depend on the
-keys' lengths. The probability that two of a full table's 3 million keys have the same hash is 2^-85, even for chosen keys: far
-less than the probability of a memory fault in the keys themselves.
+keys' lengths. The probability that two of the 3 million keys of a full table have the same hash is 2^-85, even for chosen keys.
+This is far less than the probability of a memory fault in the keys.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ NOTE_NULL_US = cython.declare(cython.longlong, 24)
 @cython.exceptval(check=False)
 @cython.nogil
 def _key_end_of(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) -> cython.longlong:
-    """Return the end of the reserved header with a header block's key, or `at` if it is absent or cut short."""
+    """Return the end of the reserved header with a message's key, or `at` if the header is missing or truncated."""
     found: cython.longlong = key_end(p, at, end)
     return found if found <= end else at
 
@@ -67,7 +67,7 @@ def _key_end_of(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlo
 @cython.exceptval(check=False)
 @cython.nogil
 def _slot_of(t: cython.p_const_uchar, slots: cython.longlong, low: cython.ulonglong, high: cython.ulonglong) -> cython.longlong:
-    """Return the slot of a hash, or the free slot for it; at least one slot is always free."""
+    """Return the slot that contains a hash, or the free slot for the hash; at least one slot is always free."""
     mask: cython.ulonglong = slots - 1
     i: cython.longlong = low & mask
     slot: cython.longlong = HEAD + SLOT * i
@@ -91,7 +91,7 @@ def _note(
     seed_high: cython.ulonglong,
     scratch: cython.p_uchar,
 ) -> cython.longlong:
-    """Record the keys of complete messages until the table is full; return the first position not recorded, or the end."""
+    """Record the keys of complete messages until the table is full; return the position after the last recorded message."""
     at: cython.longlong = 0
     block: cython.longlong
     end: cython.longlong
@@ -132,7 +132,7 @@ def _close_run(
     base_offset: cython.ulonglong,
     count: cython.longlong,
 ) -> cython.longlong:
-    """Copy a run of messages and write its index entry; return the end of the copy."""
+    """Copy a run of messages and write the run's index entry; return the end of the copy."""
     size: cython.longlong = end - start
     at: cython.longlong = to
     c.copy(q, to, p, start, size)
@@ -160,7 +160,7 @@ def _close_run(
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_listed(d: cython.p_const_uchar, count: cython.longlong, offset: cython.ulonglong) -> cython.bint:
-    """Return whether an offset is among ascending offsets."""
+    """Return whether an offset is in a list of ascending offsets."""
     low: cython.longlong = 0
     high: cython.longlong = count
     middle: cython.longlong
@@ -194,7 +194,7 @@ def _keep(
     scratch: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.void:
-    """Copy the retained messages, write an index entry for each run of them, and record the totals."""
+    """Copy the retained messages, write one index entry per run, and record the totals."""
     at: cython.longlong = 0
     to: cython.longlong = 0
     rows: cython.longlong = 0
@@ -267,7 +267,7 @@ def _find_keyless(p: cython.p_const_uchar, size: cython.longlong) -> cython.long
 
 
 def find_keyless(sent: BytesLike) -> int:
-    """Return the number, from 0, of the first message without a key in a sent batch, or -1; a message cut short ends the scan."""
+    """Return the number, from 0, of the first message without a key in a sent batch, or -1; a truncated message ends the scan."""
     view = memoryview(sent)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -284,9 +284,9 @@ def new_key_table(keys_count: int) -> bytearray:
 
 
 def note_keys(stored: BytesLike, table: bytearray, seed: bytes) -> int:
-    """Record the newest offset of each key of newer messages until the table is full; return the byte position reached.
+    """Record the newest offset of each key until the table is full; return the byte position reached.
 
-    The position of the first message that did not fit, or the size of `stored`. The seed is 16 random bytes.
+    This is the position of the first message that did not fit, or the size of `stored`. The seed is 16 random bytes.
     """
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
@@ -305,11 +305,11 @@ def note_keys(stored: BytesLike, table: bytearray, seed: bytes) -> int:
 
 
 def _check(view: memoryview, table: bytearray, seed: bytes) -> int:
-    """Return the number of messages; raise if the messages, the table or the seed are invalid."""
+    """Return the number of messages; raise an error if the messages, the table or the seed are invalid."""
     slots = (len(table) - 16) // 24
     if len(seed) != 16 or slots < 16 or slots & (slots - 1) or len(table) != 16 + 24 * slots:
         raise InvalidInputError(
-            f"a table of {len(table)} bytes or a seed of {len(seed)} cannot be used", advice="Use new_key_table(), and 16 bytes"
+            f"a table of {len(table)} or a seed of {len(seed)} bytes is invalid", advice="Use new_key_table() and 16 bytes"
         )
     return take(view, 0, view.nbytes, view.nbytes)[1]
 
@@ -325,16 +325,16 @@ def compact_messages(
     byte_position: int,
     base_offset: int,
 ) -> Compacted:
-    """Copy stored messages except those that a newer message of the same key supersedes.
+    """Copy stored messages, except messages that are superseded by a newer message with the same key.
 
-    Old null payloads and listed messages in one state are also dropped. Messages without a key are retained.
+    Old null payloads, and listed messages in the state `dropped_state`, are also dropped. Messages without a key are retained.
 
     Args:
         null_before_us: Null payloads appended before this time are dropped, microseconds since 1970 UTC.
-        dropped_state: The code of the state in which a listed message is dropped; in any other it is retained.
-        dropped: Their offsets, ascending, unsigned 64-bit little-endian; other offsets can be among them.
-        byte_position: The position of the copy in its segment; the copy ends before 2^32.
-        base_offset: The segment's; at most 2^32 - 1 before the newest message's offset.
+        dropped_state: The code of the state in which a listed message is dropped; a listed message in another state is retained.
+        dropped: The listed offsets, ascending, unsigned 64-bit little-endian; offsets of other messages are ignored.
+        byte_position: Position of the copy in the new segment; the copy must end before 2^32.
+        base_offset: The segment's base offset; at most 2^32 - 1 less than the newest message's offset.
     """
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)

@@ -1,4 +1,4 @@
-"""Runs the program of a filter over stored messages, and copies the matching messages.
+"""Runs a filter's program over stored messages and copies the matching messages.
 
     program  head | values | steps | names | data                                          made by core/filters/program.py
     head     headers u16 | values u16 | steps u16 | fields u16
@@ -6,25 +6,25 @@
     step     operation u8 | test u8 | first u16 | second u16 | count u16
     name     byte_position u32 | size_bytes u32
 
-The values are six fields (offset, timestamp, state, id, key, size of the payload; the bits of `fields` show which are used), one
-for each header, and the literals. By type:
+The values are six fields (offset, timestamp, state, id, key, payload size; the bits of `fields` show which are used), one value
+per header, and the literals. Their contents by type:
 
-    NULL, OPAQUE   nothing                            OPAQUE has a kind that this version does not know
+    NULL, OPAQUE   none; OPAQUE is a value of a kind unknown to this version
     WHOLE          magnitude, 128 bits, and sign
     FLOAT          the bits of a 64-bit float
     BOOLEAN        0 or 1
     TEXT           byte position and size in the message, the program or the values (source 0, 1, 2)
 
-The steps run on a stack of truth values: 0 FALSE, 1 TRUE, 2 UNKNOWN, 3 FAILED; core/filters/evaluation.py defines them.
+The steps use a stack of truth values: 0 FALSE, 1 TRUE, 2 UNKNOWN, 3 FAILED. core/filters/evaluation.py defines the truth values.
 
     COMPARE   push whether first and second pass the test        CONSTANT  push `test`
-    IN        push whether first equals one of `count` values    NOT       replace the top
-              from second on                                     AND, OR   replace the two on top
+    IN        push whether first equals one of `count` values    NOT       negate the top
+              from second on                                     AND, OR   combine the two on top
     LIKE      push whether first matches the pattern second      JUMP      continue at step `count` if the top is `test`
     IS_NULL   push whether first is NULL
     TRUTH     push first, a BOOLEAN
 
-Of a repeated header the last value counts.
+If a header repeats, its last value is used.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ def _scan(
     on_failure: cython.int,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Examine messages and list the runs of matching messages, (begin, end) each; return how the scan ended, or a fault.
+    """Examine messages and list runs of matching messages as (start, end); return how the scan ended, or a fault.
 
-    The runs are written to `runs`, at most `capacity`; `limits` are the maximum messages and bytes; the counts in `notes`
-    (_NOTES) continue. The other arguments are as in filter_values.py.
+    At most `capacity` runs are written to `runs`. `limits` are the maximum numbers of messages and bytes. The counts in `notes`
+    (_NOTES) are increased. All other arguments are as in filter_values.py.
     """
     headers: cython.longlong = c.load16(q, 0)
     values: cython.longlong = c.load16(q, layout.PROGRAM_VALUES)
@@ -159,7 +159,7 @@ def _scan(
 def _copy_runs(
     p: cython.p_const_uchar, runs: cython.p_const_uchar, count: cython.longlong, target: cython.p_uchar
 ) -> cython.longlong:
-    """Copy listed runs of bytes one after the other; return their size."""
+    """Copy the listed runs of bytes one after the other; return their total size."""
     to: cython.longlong = 0
     i: cython.longlong
     for i in range(count):
@@ -176,9 +176,9 @@ def filter_stored(
     """Return the messages that match a filter.
 
     Args:
-        size_bytes: Approximate maximum size of the matching messages; at least one is returned.
-        on_failure: How a message is treated if its values cannot be compared: 0 does not match, 1 matches,
-            2 stops the scan before it.
+        size_bytes: Approximate maximum size of the returned messages, bytes; at least one matching message is returned.
+        on_failure: What to do with a message whose values cannot be compared: 0 treats it as not matching, 1 as matching, 2 stops
+            the scan before the message.
     """
     view = memoryview(stored).cast("B") if memoryview(stored).nbytes else memoryview(b"")
     if not start < view.nbytes:

@@ -1,6 +1,6 @@
-"""Runs the steps of a filter's program over the values of one message; filter_scan.py draws both.
+"""Runs the steps of a filter's program over the values of one message. filter_scan.py shows the layout of steps and values.
 
-Pointers: p the message, q the program, v the values (from byte 0) and the stack (behind them).
+Pointers: p is the message, q the program, and v the values (from byte 0), followed by the stack.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOT_COMPARABLE = cython.declare(cython.int, 4)
 @cython.exceptval(check=False)
 @cython.nogil
 def _order_of_wholes(v: cython.p_uchar, a: cython.longlong, b: cython.longlong) -> cython.int:
-    """Return -1, 0 or 1 if a whole number is less than, equal to or greater than another."""
+    """Return -1, 0 or 1 if the first integer is less than, equal to or greater than the second."""
     a_low: cython.ulonglong = c.load64(v, a + layout.VALUE_LOW)
     a_high: cython.ulonglong = c.load64(v, a + layout.VALUE_HIGH)
     b_low: cython.ulonglong = c.load64(v, b + layout.VALUE_LOW)
@@ -58,7 +58,7 @@ def _order_of_wholes(v: cython.p_uchar, a: cython.longlong, b: cython.longlong) 
 def _order_of_texts(
     p: cython.p_const_uchar, q: cython.p_const_uchar, v: cython.p_uchar, a: cython.longlong, b: cython.longlong
 ) -> cython.int:
-    """Return -1, 0 or 1 if a text sorts before, equals or sorts after another, byte by byte."""
+    """Return -1, 0 or 1 if the first string sorts before, equals or sorts after the second, compared byte by byte."""
     first: cython.p_const_uchar = p if v[a + layout.VALUE_SOURCE] == 0 else q
     second: cython.p_const_uchar = p if v[b + layout.VALUE_SOURCE] == 0 else q
     if v[a + layout.VALUE_SOURCE] == 2:
@@ -79,7 +79,7 @@ def _order_of_texts(
 def order_of(
     p: cython.p_const_uchar, q: cython.p_const_uchar, v: cython.p_uchar, a: cython.longlong, b: cython.longlong
 ) -> cython.int:
-    """Return the order of two values, by their byte positions in the values, or the reason why they have no order."""
+    """Return the order of the values at two byte positions, or the reason why they cannot be compared."""
     first: cython.int = v[a]
     second: cython.int = v[b]
     order: cython.int
@@ -115,7 +115,7 @@ def order_of(
 @cython.exceptval(check=False)
 @cython.nogil
 def _truth_of(order: cython.int, test: cython.int) -> cython.int:
-    """Return the truth value of a test, 0 to 5 for = <> < <= > >=, of two values in that order."""
+    """Return the truth value of a test (0 to 5 for = <> < <= > >=) for the order of two values."""
     if order == ONE_IS_NULL:
         return UNKNOWN
     if order == NOT_COMPARABLE:
@@ -133,7 +133,7 @@ def _truth_of(order: cython.int, test: cython.int) -> cython.int:
 @cython.exceptval(check=False)
 @cython.nogil
 def _character_end(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong) -> cython.longlong:
-    """Return the position after a byte and the continuation bytes of UTF-8 after it."""
+    """Return the end position of a UTF-8 character."""
     at += 1
     while at < end and (p[at] & 0xC0) == 0x80:
         at += 1
@@ -151,9 +151,9 @@ def _is_like(
     pattern: cython.longlong,
     pattern_end: cython.longlong,
 ) -> cython.bint:
-    """Return whether a text matches a pattern, in which 0xFF is any characters and 0xFE one character.
+    """Return whether a string matches a pattern, in which 0xFF matches any characters and 0xFE matches one character.
 
-    After a mismatch the newest 0xFF matches one more character; older 0xFF need not change.
+    After a mismatch the last 0xFF matches one more character; the earlier 0xFF need not change.
     """
     retry_at: cython.longlong = -1
     retry_pattern: cython.longlong = -1
@@ -186,7 +186,7 @@ def _is_like(
 def _like(
     p: cython.p_const_uchar, q: cython.p_const_uchar, v: cython.p_uchar, a: cython.longlong, b: cython.longlong
 ) -> cython.int:
-    """Return the truth value of LIKE for a value and a pattern."""
+    """Return the truth value of LIKE between a value and a pattern."""
     if v[a] != layout.TEXT:
         return UNKNOWN if v[a] == 0 else FAILED
     begin: cython.longlong = c.load64_signed(v, a + layout.VALUE_LOW)
@@ -215,7 +215,7 @@ def _is_in(
     b: cython.longlong,
     end: cython.longlong,
 ) -> cython.int:
-    """Return the truth value of IN for a value and the values from one byte position to another."""
+    """Return the truth value of IN for a value and the values between two byte positions."""
     found: cython.int = FALSE
     truth: cython.int
     while b < end:
@@ -236,7 +236,7 @@ def run_steps(
     steps: cython.longlong,
     count: cython.longlong,
 ) -> cython.int:
-    """Return the truth value of a program for the values of one message; `stack` is its position in `v`, `steps` in `q`."""
+    """Return the truth value of a program for one message's values; `stack` is a position in `v`, and `steps` in `q`."""
     top: cython.longlong = stack - 1
     step: cython.longlong = 0
     while step < count:

@@ -1,6 +1,6 @@
-"""Takes the values that a filter's program uses from a stored message; filter_scan.py draws the values.
+"""Reads the values that a filter's program uses from a stored message. filter_scan.py shows the layout of the values.
 
-Pointers: p the message, q the program, v the values.
+Pointers: p is the message, q the program, v the values.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _set_whole(
     size: cython.longlong,
     signed: cython.bint,
 ) -> cython.void:
-    """Set value i to a little-endian whole number of 1 to 16 bytes."""
+    """Set value i to a little-endian integer of 1 to 16 bytes."""
     to: cython.longlong = i * VALUE
     negative: cython.bint = signed and p[at + size - 1] >= 0x80
     _set(v, i, layout.WHOLE, negative, 0, 0)
@@ -68,7 +68,7 @@ def _set_whole(
 @cython.exceptval(check=False)
 @cython.nogil
 def _set_char(v: cython.p_uchar, i: cython.longlong, unit: cython.uint) -> cython.void:
-    """Set value i to the UTF-8 bytes of a UTF-16 code unit, kept in the value itself."""
+    """Set value i to the UTF-8 bytes of a UTF-16 code unit, which are stored in the value itself."""
     to: cython.longlong = i * VALUE + layout.VALUE_TEXT
     size: cython.longlong = 1 if unit < 0x80 else 2 if unit < 0x800 else 3
     _set(v, i, layout.TEXT, 0, to, size)
@@ -119,7 +119,7 @@ def set_fields(
     end: cython.longlong,
     payload_size: cython.longlong,
 ) -> cython.void:
-    """Set the values of the fields that a program uses; the message begins at `at`, its headers end at `end`."""
+    """Set the values of the fields that a program uses. The message begins at `at`; its headers end at `end`."""
     begin: cython.longlong = at + layout.HEADERS
     after: cython.longlong = key_end(p, begin, end)
     if fields & 1:
@@ -152,7 +152,7 @@ def set_headers(
     end: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Set the values of the headers that a program uses, of a block from `at` to `end`; return 0 or a fault."""
+    """Set the values of the headers that a program uses, from the block between `at` and `end`; return 0 or a fault."""
     i: cython.longlong
     size: cython.longlong
     name_at: cython.longlong

@@ -1,6 +1,6 @@
-"""The error of a batch that exceeds a topic's limits: the limit, the actual size, and advice.
+"""The error for a batch that exceeds a topic's limits, with the limit, the actual size, and advice.
 
-The checks themselves are in stamp.py, whose kernels note faults as plain numbers.
+The checks are in stamp.py, whose kernels record faults as numbers.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _ONE_ADVICE: Final = (
 
 
 def _first_end(view: memoryview) -> int:
-    """Return where the first message of a batch ends, which must be complete."""
+    """Return the end position of the first message of a batch, which must be complete."""
     payload_at = layout.SENT_HEADERS + int.from_bytes(view[layout.SENT_HEADERS_SIZE : layout.SENT_HEADERS], "little") + 4
     return payload_at + int.from_bytes(view[payload_at - 4 : payload_at], "little")
 
 
 def raise_fault(code: int, view: memoryview, noted: bytearray, wide: bool) -> NoReturn:
-    """Raise the error of a fault that a kernel noted in a batch of sent messages.
+    """Raise the error for a fault that a kernel recorded for a batch of sent messages.
 
     Args:
         noted: Five 64-bit numbers: byte position, need, have, byte position of the header's key, number of the message from 0.

@@ -1,10 +1,10 @@
-"""Deduplication by message id: the ids of the newest messages, in a table of fixed size.
+"""Deduplicates messages by id, with the ids of the newest messages in a table of fixed size.
 
     window   capacity u64 | noted u64 | seed u64 | reserved u64 | ring | slots
     ring     the ids of the newest `capacity` messages, u128 each; the id of the n-th noted message is at n % capacity
-    slots    u32 each, at least twice as many as ids: the ring index + 1 of the id that hashes here, 0 if the slot is free
+    slots    u32 per slot, at least twice as many as ids: the ring index + 1 of the id that hashes here, 0 for a free slot
 
-Collisions use linear probing; a freed slot is refilled from the following slots, so the table is never rebuilt.
+Collisions are resolved by linear probing. A freed slot is refilled from the following slots, so the table is never rebuilt.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def _slot_of(
     low: cython.ulonglong,
     high: cython.ulonglong,
 ) -> cython.longlong:
-    """Return the number of an id's slot, or -1 - n of the free slot n for it.
+    """Return the number of an id's slot, or -1 - n if slot n is free for the id.
 
     `ring` and `begin` are the positions of the first id and the first slot, `mask` is the number of slots minus one, and `scale`
-    the bytes from one id to the next.
+    is the distance between ids in bytes.
     """
     i: cython.longlong = c.mix64(low ^ c.mix64(high ^ seed)) & mask
     value: cython.longlong = c.load32(slots, begin + 4 * i)
@@ -67,7 +67,7 @@ def _slot_of(
 def _free_slot(
     w: cython.p_uchar, begin: cython.longlong, mask: cython.longlong, seed: cython.ulonglong, i: cython.longlong
 ) -> cython.void:
-    """Free a slot, and move a later slot into the gap if its probing would stop there."""
+    """Free a slot, and move a later id into the free slot if probing for the id would stop there."""
     j: cython.longlong = i
     at: cython.longlong
     home: cython.longlong
@@ -91,7 +91,7 @@ def _free_slot(
 def _note(
     p: cython.p_const_uchar, size: cython.longlong, w: cython.p_uchar, begin: cython.longlong, mask: cython.longlong
 ) -> cython.void:
-    """Record the ids of complete stored messages; they replace the oldest."""
+    """Record the ids of complete stored messages in place of the oldest ids."""
     at: cython.longlong = 0
     capacity: cython.longlong = c.load64(w, 0)
     noted: cython.longlong = c.load64(w, layout.WINDOW_NOTED)
@@ -129,9 +129,9 @@ def _drop(
     own: cython.p_uchar,
     own_mask: cython.longlong,
 ) -> cython.longlong:
-    """Copy the messages with new ids, in pieces as long as possible; return the end of the copy.
+    """Copy the messages with new ids, in the longest possible pieces; return the end of the copy.
 
-    Each message is compared with the newest messages before it, including its batch's, as if it were sent alone.
+    Each message is compared with the newest messages before it, including messages of its batch, as if it were sent alone.
     """
     at: cython.longlong = 0
     to: cython.longlong = 0
@@ -178,7 +178,7 @@ def _drop(
 @cython.exceptval(check=False)
 @cython.nogil
 def _count(p: cython.p_const_uchar, size: cython.longlong) -> cython.longlong:
-    """Return the number of messages of a sent batch, or -1 - the byte position of a message that is cut short."""
+    """Return the number of messages of a sent batch, or -1 - n if the message at byte position n is truncated."""
     at: cython.longlong = 0
     end: cython.longlong
     count: cython.longlong = 0
@@ -214,7 +214,7 @@ def window_capacity(window: bytearray) -> int:
 
 
 def note_ids(stored: BytesLike, window: bytearray) -> None:
-    """Add the ids of newer messages to a window; they replace the oldest. No id is recorded after a DecodeError."""
+    """Add the ids of newer messages to a window in place of the oldest ids. If DecodeError is raised, no id is recorded."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -228,12 +228,12 @@ def note_ids(stored: BytesLike, window: bytearray) -> None:
 
 
 def drop_repeats(sent: BytesLike, window: bytearray) -> bytearray | None:
-    """Return a sent batch without the messages whose ids the newest messages before them have; None if all are new.
+    """Return a sent batch without the messages whose id repeats an id of the newest messages; None if all ids are new.
 
-    The window's capacity is the number of messages that count, for each message of the batch: retained messages of the
-    batch replace the oldest of the window, and an id that repeats in the batch is a repeat while it is among the newest.
+    Each message is compared with as many preceding messages as the window has capacity. Retained messages of the batch replace
+    the oldest messages of the window in this comparison, so an id can also repeat within the batch.
 
-    A message with id 0 has no id, and is always new. The window does not change.
+    A message with id 0 has no id and is always new. The window is not changed.
     """
     view = memoryview(sent)
     p: cython.p_const_uchar = c.readable(view)

@@ -1,10 +1,10 @@
-"""Walking stored messages: where each begins, whether it is complete, and the checksum of a range.
+"""Scans stored messages: finds where each message begins, whether it is complete, and the checksum of a range.
 
     stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
              | headers_length u32 | headers | payload_length u32 | payload
     headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
 
-The checksum of a range takes every state byte as 0, so that a state can change in place.
+The checksum of a range is computed with every state byte taken as 0, so that a state can change in place.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STRETCH = cython.declare(cython.longlong, 16384 if cython.compiled else 1 << 20)
 
 
 def end_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
-    """Return the byte position after a message, computed from its lengths, or a fault."""
+    """Return the end position of a message, computed from its lengths, or a fault."""
     length: cython.longlong
     if size - at < layout.OVERHEAD:
         return c.note_fault(notes, faults.MESSAGE_CUT, at, layout.OVERHEAD, size - at)
@@ -87,7 +87,7 @@ def masked(
 @cython.exceptval(check=False)
 @cython.nogil
 def _walk(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
-    """Walk complete messages; record their count, end, and the position of the last message; return 0 or a fault."""
+    """Record the count and end of complete messages and the position of the last message; return 0 or a fault."""
     count: cython.longlong = 0
     last: cython.longlong = -1
     result: cython.longlong = 0
@@ -120,7 +120,7 @@ def _find(
     value: cython.ulonglong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Return the position of the first message whose 64-bit field is at least a value; `size` if none, or a fault."""
+    """Return the position of the first message whose 64-bit field is at least a value, `size` if there is none, or a fault."""
     end: cython.longlong
     while at < size:
         end = end_of(p, at, size, notes)
@@ -134,7 +134,7 @@ def _find(
 @cython.exceptval(check=False)
 @cython.nogil
 def _find_state(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, notes: cython.p_uchar) -> cython.longlong:
-    """Return the position of the first message whose state is not 1; `size` if none, or a fault."""
+    """Return the position of the first message whose state is not 1, `size` if there is none, or a fault."""
     end: cython.longlong
     while at < size:
         end = end_of(p, at, size, notes)
@@ -152,7 +152,7 @@ def take_at(
     size_bytes: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Return the end of at most `count` messages and `size_bytes`, at least one; record their number; or a fault."""
+    """Return the end of at most `count` messages and `size_bytes`, at least one message, and record their number; or a fault."""
     start: cython.longlong = at
     taken: cython.longlong = 0
     end: cython.longlong
@@ -180,11 +180,11 @@ def _error(fault: int, noted: bytearray) -> DecodeError:
 
 def _check_start(start: int, size: int) -> None:
     if not 0 <= start <= size:
-        raise InvalidInputError(f"byte position {start} is outside the {size} bytes given")
+        raise InvalidInputError(f"byte position {start} is outside the {size} bytes of data")
 
 
 def scan(stored: BytesLike, start: int = 0) -> Scan:
-    """Return a summary of a range of stored messages, up to the first that is cut short or malformed."""
+    """Return a summary of a range of stored messages up to the first truncated or malformed message."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -209,7 +209,7 @@ def scan(stored: BytesLike, start: int = 0) -> Scan:
 
 
 def masked_crc32c(stored: BytesLike) -> int:
-    """Return the CRC-32C of complete stored messages with each state byte taken as 0."""
+    """Return the CRC-32C of complete stored messages, with each state byte taken as 0."""
     found = scan(stored)
     if found.fault is not None:
         raise found.fault
@@ -217,13 +217,12 @@ def masked_crc32c(stored: BytesLike) -> int:
 
 
 def find_offset(stored: BytesLike, offset: int, start: int = 0) -> int:
-    """Return the byte position of the first message with at least this offset, from a message on; the size of `stored` if
-    none."""
+    """Return the byte position of the first message with at least this offset; the size of `stored` if there is none."""
     return _find_first(stored, 0, offset, start)
 
 
 def find_timestamp(stored: BytesLike, timestamp_us: int, start: int = 0) -> int:
-    """Return the byte position of the first message appended at a time or later; the size of `stored` if there is none."""
+    """Return the byte position of the first message appended at or after a time; the size of `stored` if there is none."""
     return _find_first(stored, layout.TIMESTAMP, timestamp_us, start)
 
 
@@ -245,7 +244,7 @@ def _find_first(stored: BytesLike, field_at: int, least: int, start: int) -> int
 
 
 def take(stored: BytesLike, start: int, count: int, size_bytes: int) -> tuple[int, int]:
-    """Return the end of the messages within a maximum count and size, and their number; with a count, one of any size."""
+    """Return the end and number of the messages within a maximum count and size; the first can exceed the size."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -263,9 +262,9 @@ def take(stored: BytesLike, start: int, count: int, size_bytes: int) -> tuple[in
 
 
 def take_complete(stored: BytesLike, count: int, size_bytes: int) -> tuple[int, int]:
-    """Return the end of the messages within a maximum count and size, and their number; the last message can be cut short.
+    """Return the end and number of the messages within a maximum count and size; the last message can be truncated.
 
-    One message is taken regardless of its size.
+    The first message is included regardless of its size.
     """
     try:
         return take(stored, 0, count, size_bytes)

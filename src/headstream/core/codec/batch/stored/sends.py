@@ -1,11 +1,11 @@
-"""Checking sends against their index rows, and making rows from sends; without an object per send.
+"""Checks sends against their index rows, and makes rows from sends, without an object per send.
 
     row    byte_position u32 | size_bytes u32 | relative_offset u32 | count u32 | timestamp_us u64 | crc32c u32 | check u32
 
-A row is an index entry of log/segments/layout.py, complete with its check. A send is intact if its row's check matches, it
-begins where the previous send ends, and its bytes match the row: the number of messages, the first offset, and the CRC-32C
-with each state byte taken as 0. In writable buffers the states are set to 0 temporarily and restored, so no other thread must
-read them meanwhile. Read-only buffers are copied.
+A row is an index entry of log/segments/layout.py, including its check. A send is intact if its row's check matches, it begins
+where the previous send ends, and its bytes match the row: the number of messages, the first offset, and the CRC-32C with each
+state byte taken as 0. In a writable buffer the states are set to 0 temporarily and restored, so no other thread must read the
+buffer during this time. Read-only buffers are copied.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _FAULTS: Final = {0: "", -1: "cut", -2: "offset", -3: "payload"}
 @cython.exceptval(check=False)
 @cython.nogil
 def _sum(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, states: cython.p_uchar, crc: cython.uint) -> cython.uint:
-    """Return the CRC-32C of complete messages whose states are set to 0, and restore the states."""
+    """Restore the states of complete messages, which are set to 0, and return the CRC-32C computed before that."""
     crc = crc32c_from(q, at, end - at, crc)
     number: cython.longlong = 0
     while at < end:
@@ -74,7 +74,7 @@ def _sum(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, states: c
 def _walk(
     q: cython.p_uchar, at: cython.longlong, end: cython.longlong, crc: cython.uint, states: cython.p_uchar, notes: cython.p_uchar
 ) -> cython.uint:
-    """Return the CRC-32C of messages with their states taken as 0; record how many are complete, and where they end."""
+    """Return the CRC-32C of messages with their states taken as 0; record the number and the end of complete messages."""
     begin: cython.longlong = at
     count: cython.longlong = 0
     number: cython.longlong = 0
@@ -118,7 +118,7 @@ def _is_sound(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_plain(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, time_us: cython.ulonglong) -> cython.bint:
-    """Return whether complete messages are all available, and of this time."""
+    """Return whether all of the complete messages are available and have this time."""
     while at < end:
         if p[at + layout.STATE] != 1 or c.load64(p, at + layout.TIMESTAMP) != time_us:
             return False
@@ -131,7 +131,7 @@ def _is_plain(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong
 @cython.exceptval(check=False)
 @cython.nogil
 def _follows(rows: cython.p_const_uchar, row: cython.longlong) -> cython.bint:
-    """Return whether a row continues the previous row: its offset is the next offset, and its time is not earlier."""
+    """Return whether a row continues the previous row: it has the next offset, and its time is not earlier."""
     until: cython.ulonglong = c.load32(rows, row - ROW + layout.ENTRY_OFFSET)
     until += c.load32(rows, row - ROW + layout.ENTRY_COUNT)
     return c.load32(rows, row + layout.ENTRY_OFFSET) == until and c.load64(rows, row + layout.ENTRY_TIMESTAMP) >= c.load64(
@@ -152,7 +152,7 @@ def _check(
     states: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Return the number of first rows that have intact sends; record the position in the next send, to resume there."""
+    """Return the number of intact sends, from the first row on; record the position in the next send, from which to resume."""
     row: cython.longlong = c.load64(notes, layout.CHECK_ROW)
     start: cython.longlong = c.load64(notes, layout.CHECK_START)
     at: cython.longlong = c.load64(notes, layout.CHECK_AT)
@@ -208,7 +208,7 @@ def _make(
     states: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the rows of runs of equal time; record their count, the end of the last row, and the offset after it."""
+    """Write one row per run of equal time; record the number of rows, the end of the last run, and the next offset."""
     at: cython.longlong = 0
     reached: cython.longlong = 0
     end: cython.longlong = 0
@@ -252,7 +252,7 @@ def _make(
 
 
 def _changeable(stored: BytesLike) -> memoryview:
-    """Return a writable buffer: the given buffer, or a copy if it is read-only."""
+    """Return the given buffer if it is writable, otherwise a writable copy."""
     view = memoryview(stored)
     return memoryview(bytearray(view)) if view.readonly else view
 
@@ -263,11 +263,11 @@ def check_sends(
     """Return the number of intact sends, from the first row on.
 
     Args:
-        stored: Stored messages; the first row's send begins at their first byte. The last send can be cut short.
-        thorough: Whether a send counts only if its messages are also available and of the row's time, every payload
-            matches its CRC-32, and the row continues the previous row in offsets and time.
-        notes: From new_check(): the same object in each call for the same rows and a longer prefix of the same messages;
-            each call resumes where the previous call ended.
+        stored: Stored messages, beginning with the first row's send. The last send can be truncated.
+        thorough: Whether an intact send must also meet these conditions: its messages are available and have the row's time,
+            every payload matches its CRC-32, and the row continues the offsets and times of the previous row.
+        notes: A state from new_check(). Pass the same object in each call with the same rows and a longer prefix of the same
+            messages; a call resumes where the previous call ended.
     """
     view, row_view = _changeable(stored), memoryview(rows)
     if row_view.nbytes < ROW:
@@ -288,12 +288,12 @@ def check_sends(
 
 
 def new_check() -> bytearray:
-    """Return the state that check_sends() needs between calls."""
+    """Return a new state for check_sends(), which keeps its progress between calls."""
     return bytearray(_CHECK_NOTES.size)
 
 
 def extend_crc32c(stored: BytesLike, value: int) -> tuple[int, int]:
-    """Return the byte position after the last complete message, and the CRC-32C up to it, with states taken as 0."""
+    """Return the end of the last complete message, and the CRC-32C up to this position with states taken as 0."""
     view = _changeable(stored)
     p: cython.p_uchar = c.changeable(view)
     size: cython.longlong = view.nbytes
@@ -307,10 +307,10 @@ def extend_crc32c(stored: BytesLike, value: int) -> tuple[int, int]:
 
 
 def make_rows(stored: BytesLike, base_offset: int, byte_position: int, offset: int) -> Sends:
-    """Return rows for stored messages, one for each run of messages of the same time.
+    """Return rows for stored messages, one row per run of messages with the same time.
 
-    The rows end at the first message that is cut short, does not have the next offset, or has a payload that does not
-    match its CRC-32.
+    The rows end at the first message that is truncated, does not have the next offset, or has a payload that does not match its
+    CRC-32.
     """
     view = _changeable(stored)
     p: cython.p_uchar = c.changeable(view)

@@ -37,7 +37,7 @@ def siphash128(
     seed_high: cython.ulonglong,
     out: cython.p_uchar,
 ) -> cython.void:
-    """Write the SipHash-2-4 of 128 bits of `size` bytes."""
+    """Write the 128-bit SipHash-2-4 of `size` bytes."""
     v0: cython.ulonglong = seed_low ^ SIP_0
     v1: cython.ulonglong = seed_high ^ SIP_1
     v2: cython.ulonglong = seed_low ^ SIP_2
@@ -82,7 +82,7 @@ def siphash128(
 
 
 def siphash(data: BytesLike, seed: bytes) -> bytes:
-    """Return the 16 bytes of the hash; the seed has 16 bytes."""
+    """Return the hash, 16 bytes; the seed has 16 bytes."""
     view = memoryview(data)
     p: cython.p_const_uchar = c.readable(view)
     seed_low: cython.ulonglong = int.from_bytes(seed[:8], "little")

@@ -1,11 +1,11 @@
-"""Making stored messages from sent messages: offset, state, time, id and checksum, in one pass after one check.
+"""Makes stored messages from sent messages: checks them, then adds offset, state, time, id and checksum in one pass.
 
     sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
     stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
              | headers_length u32 | headers | payload_length u32 | payload
     headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
 
-The check reads every length and header before a byte is written, so a batch is stamped completely or not at all.
+All lengths and headers are checked before a byte is written, so a batch is stamped completely or not at all.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _fault(
     have: cython.longlong,
     key_at: cython.longlong,
 ) -> cython.longlong:
-    """Record a fault with its position, the needed or allowed number, and the actual number; return it as a negative number."""
+    """Record a fault with its position, the needed or allowed number, and the actual number; return the negated fault."""
     c.store64_signed(notes, NOTE_KEY, key_at)
     return c.note_fault(notes, code, at, need, have)
 
@@ -123,7 +123,7 @@ def _check_headers(
 
 
 def scan_sent(p: cython.p_const_uchar, size: cython.longlong, wide: cython.bint, notes: cython.p_uchar) -> cython.longlong:
-    """Return the number of messages of a sent batch, or a fault; the number of messages before it is noted."""
+    """Return the number of messages of a sent batch, or a fault, and record the number of messages before the fault."""
     at: cython.longlong = 0
     count: cython.longlong = 0
     fault: cython.longlong = 0
@@ -170,7 +170,7 @@ def scan_sent(p: cython.p_const_uchar, size: cython.longlong, wide: cython.bint,
 @cython.exceptval(check=False)
 @cython.nogil
 def _finish(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, crc: cython.uint) -> cython.uint:
-    """Checksum finished messages while their state is 0, then mark them as available."""
+    """Compute the checksum of finished messages while their state is 0, then set their state to available."""
     crc = crc32c_from(q, at, end - at, crc)
     while at < end:
         q[at + layout.STATE] = 1
@@ -188,7 +188,7 @@ def store_sent(
     seed_low: cython.ulonglong,
     seed_high: cython.ulonglong,
 ) -> cython.uint:
-    """Write the stored messages of a checked batch; return their CRC-32C."""
+    """Write the messages of a checked batch in stored form; return their CRC-32C."""
     at: cython.longlong = 0
     to: cython.longlong = 0
     id_time: cython.ulonglong = c.uuid_time(timestamp_us // 1000)
@@ -226,7 +226,7 @@ def store_sent(
 
 @cython.cfunc
 def _scan(view: memoryview, wide: cython.bint, noted: bytearray) -> cython.longlong:
-    """Return the number of messages of a sent batch, or a fault, which is recorded."""
+    """Return the number of messages of a sent batch, or record and return a fault."""
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
     notes: cython.p_uchar = c.writable(noted)
@@ -237,7 +237,7 @@ def _scan(view: memoryview, wide: cython.bint, noted: bytearray) -> cython.longl
 
 
 def check_sent(sent: BytesLike, wide: bool) -> int:
-    """Return the number of messages of a sent batch that stamp() would accept."""
+    """Check a sent batch as stamp() does, and return its number of messages."""
     view = memoryview(sent)
     noted = c.new_bytes(NOTES_BYTES)
     count: cython.longlong = _scan(view, wide, noted)
@@ -247,10 +247,9 @@ def check_sent(sent: BytesLike, wide: bool) -> int:
 
 
 def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wide: bool) -> Stamped:
-    """Make stored messages from sent messages, from an offset of 0 to 2^63 - 1; LimitError if a message exceeds the topic's
-    limits.
+    """Make stored messages from sent messages; LimitError if a message exceeds the topic's limits.
 
-    Messages without an id get one generated from the seed, 16 random bytes.
+    The first offset is 0 to 2^63 - 1. A message without an id gets an id that is generated from the seed, 16 random bytes.
     """
     view = memoryview(sent)
     p: cython.p_const_uchar = c.readable(view)
@@ -262,7 +261,7 @@ def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wid
     if not (0 <= base_offset <= _MAX_INT64 - count and 0 <= timestamp_us <= _MAX_INT64 and len(seed) == 16):
         raise InvalidInputError(
             f"offset {base_offset}, time {timestamp_us} or a seed of {len(seed)} bytes is out of range",
-            advice="Offsets and times are 0 to 2^63 - 1, a seed has 16 bytes",
+            advice="Offsets and times must be 0 to 2^63 - 1; a seed must have 16 bytes",
         )
     offset: cython.ulonglong = base_offset
     time_us: cython.ulonglong = timestamp_us
@@ -277,8 +276,7 @@ def stamp(sent: BytesLike, base_offset: int, timestamp_us: int, seed: bytes, wid
 
 
 def find_fault(sent: BytesLike, wide: bool) -> tuple[int, DecodeError | LimitError] | None:
-    """Return the number of the first message that a topic rejects, with the reason; None if it accepts all, possibly many
-    batches."""
+    """Return the number of the first message that a topic rejects, with the reason; None if the topic accepts all messages."""
     noted = c.new_bytes(NOTES_BYTES)
     count: cython.longlong = _scan(memoryview(sent), wide, noted)
     if count >= 0 or -count in (faults.VALUES_TOTAL, faults.PAYLOADS_TOTAL):

@@ -1,16 +1,16 @@
-"""Summarizes the headers of stored messages: counts, least and greatest values, a few distinct values, and a Bloom filter.
+"""Summarizes the headers of stored messages: counts, smallest and largest values, a few distinct values, and a Bloom filter.
 
-A header's value is the value that a filter compares: taken by filter_values.py, in the layout that filter_scan.py draws.
+A header's value is the value that a filter compares. filter_values.py reads it, in the layout that filter_scan.py shows.
 
-    values   six unused fields | one value for each header | for each header: kept values | listed values
-    kept     least, greatest whole number | least, greatest float | least, greatest text
+    values   six unused fields | one value per header | for each header: kept values | listed values
+    kept     smallest, largest integer | smallest, largest float | smallest, largest text
     listed   up to 64 distinct values
-    counts   for each header, u64 each: nulls, opaque, false, true, whole numbers, floats, NaNs, texts, listed values
+    counts   for each header, as u64: nulls, opaque, false, true, integers, floats, NaNs, texts, listed values
              | the hash of each listed value
 
-A hash is the SipHash-2-4 of 128 bits, its key HASH_KEY and then 1 for numbers, 2 for texts (two u64). Of a text the bytes are
-hashed, of a number the first 24 bytes of its value. A Bloom filter has the whole numbers and texts: with low and high, the
-halves of the hash, bit (low + i * (high | 1)) modulo the number of bits is set for i from 0 to hashes - 1.
+A hash is a SipHash-2-4 of 128 bits. Its key is HASH_KEY followed by 1 for numbers or 2 for texts (two u64). The hashed bytes are
+the bytes of a text, or the first 24 bytes of a number's value. A Bloom filter contains the integers and texts: if low and high
+are the halves of the hash, bit (low + i * (high | 1)) modulo the number of bits is set for each i from 0 to hashes - 1.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Scalar: TypeAlias = int | float | bytes
 
 
 class HeaderNames:
-    """The headers to summarize, as the kernel takes them."""
+    """The headers to summarize, in the form that the kernel reads."""
 
     __slots__ = ("names", "table")
 
@@ -90,12 +90,12 @@ class HeaderNames:
 
 @dataclass(frozen=True, slots=True)
 class HeaderValues:
-    """The values of one header in some messages, summarized.
+    """The summary of one header's values in a range of messages.
 
     Args:
-        nulls_count: Messages without the header, or in which it is null.
-        wholes: The least and greatest whole number, or None.
-        listed: The distinct numbers and texts, None if there are more than MAX_LISTED, or listing was not wanted.
+        nulls_count: Number of messages in which the header is missing or null.
+        wholes: The smallest and largest integer, or None.
+        listed: The distinct numbers and strings; None if there are more than MAX_LISTED, or if they were not requested.
     """
 
     nulls_count: int
@@ -113,7 +113,7 @@ class HeaderValues:
 @cython.exceptval(check=False)
 @cython.nogil
 def _keep(v: cython.p_uchar, value: cython.longlong, to: cython.longlong) -> cython.void:
-    """Copy a value to another place among the values."""
+    """Copy a value to another position among the values."""
     c.copy(v, to, v, value, VALUE)
     if v[value + layout.VALUE_SOURCE] == 2:  # a text in the value itself
         c.store64(v, to + layout.VALUE_LOW, to + layout.VALUE_TEXT)
@@ -139,7 +139,7 @@ def _list(
     counts: cython.longlong,
     low: cython.ulonglong,
 ) -> cython.void:
-    """Add a value to the listed values, unless it is listed or the list is full."""
+    """Add a value to the listed values, unless it is already listed or the list is full."""
     number: cython.longlong = c.load64_signed(s, counts + layout.COUNT_LISTED)
     j: cython.longlong
     if number > LISTED:
@@ -168,7 +168,7 @@ def _note(
     bloom_bytes: cython.longlong,
     hashes: cython.longlong,
 ) -> cython.void:
-    """Record the value of header i of `count`."""
+    """Record the value of header i of `count` headers."""
     value: cython.longlong = (FIELDS + i) * VALUE
     kept: cython.longlong = (FIELDS + count + (KEPT + LISTED) * i) * VALUE
     counts: cython.longlong = COUNTS * i
@@ -237,9 +237,9 @@ def _summarize(
     hashes: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Record the headers of messages; return their number, or a fault.
+    """Record the headers of messages; return the number of messages, or a fault.
 
-    Pointers: p the messages, q the names, v the values, s the counts, b the Bloom filters, h a hash.
+    Pointers: p is the messages, q the names, v the values, s the counts, b the Bloom filters, h a hash.
     """
     at: cython.longlong = 0
     messages: cython.longlong = 0
@@ -264,12 +264,13 @@ def _summarize(
 def summarize_headers(
     stored: BytesLike, wanted: HeaderNames, lists: Sequence[bool], blooms: bytearray, hashes: int
 ) -> tuple[int, list[HeaderValues]]:
-    """Return the number of messages, and the summary of each wanted header.
+    """Return the number of messages, and the summary of each requested header.
 
     Args:
-        lists: For each header, whether its values are listed.
-        blooms: The headers' Bloom filters, one after the other, each a power of two of bytes; values are added.
-        hashes: Number of bits that are set for a value.
+        lists: For each header, whether to list its distinct values.
+        blooms: The Bloom filters of the headers, one after the other, to which values are added; the size of each filter in bytes
+            is a power of two.
+        hashes: Number of bits that are set in a Bloom filter per value.
     """
     names = wanted.names
     view = memoryview(stored).cast("B") if memoryview(stored).nbytes else memoryview(b"\0")[:0]
@@ -342,6 +343,6 @@ def _take(stored: memoryview, scratch: bytearray, at: int) -> Scalar:
 
 
 def hash_value(data: BytesLike, *, is_text: bool) -> tuple[int, int]:
-    """Return the halves of the hash of a text, or of the first 24 bytes of a number's value in the layout of filter_scan.py."""
+    """Return both halves of the hash of a text, or of the first 24 bytes of a number's value in the layout of filter_scan.py."""
     low, high = _HASH.unpack(siphash(data, _HASH.pack(_KEY, 2 if is_text else 1)))
     return low, high

@@ -1,1 +1,1 @@
-"""Stored messages to columns."""
+"""Kernels that convert stored messages to columns."""

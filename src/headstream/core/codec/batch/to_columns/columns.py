@@ -1,11 +1,11 @@
-"""Making columns from stored messages: buffers in Arrow's layout, without a Python object per message.
+"""Converts stored messages to columns, buffers in Arrow's layout, without a Python object per message.
 
     stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
              | headers_length u32 | headers | payload_length u32 | payload
 
-A first pass checks every length, and records where each message begins and the sizes of the columns; then each group
-of columns is written in a separate pass. The reserved headers `hs.key` and `hs.null` become the key and the null
-payload; the other headers become one column, in the requested form.
+The first pass checks every length, and records where each message begins and the sizes of the columns. Then each group of columns
+is written in a separate pass. The reserved headers `hs.key` and `hs.null` become the key and the null payload; all other headers
+become one column, in the requested form.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ KEY_BYTES = cython.declare(cython.longlong, 64)
 def _measure(
     p: cython.p_const_uchar, size: cython.longlong, values: cython.bint, starts: cython.p_uchar, notes: cython.p_uchar
 ) -> cython.longlong:
-    """Record where each message begins, and the sums that determine the columns' sizes; return 0 or a fault."""
+    """Record where each message begins, and the totals that determine the sizes of the columns; return 0 or a fault."""
     at: cython.longlong = 0
     count: cython.longlong = 0
     payload_bytes: cython.longlong = 0
@@ -169,7 +169,7 @@ def _write_payloads(
     validity: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the column of payloads; return the number that are not null, or a fault."""
+    """Write the column of payloads; return the number of payloads that are not null, or a fault."""
     i: cython.longlong
     to: cython.longlong = 0
     present: cython.longlong = 0
@@ -238,12 +238,12 @@ def decode_columns(stored: BytesLike, *, headers: HeadersForm = "variant", ids: 
     """Make columns from stored messages.
 
     Args:
-        headers: The form of the headers: `none`; `binary`, the blocks as stored, of which only the lengths are
-            checked; `variant`, with the last value of each key.
+        headers: The form of the headers: `none` for no column; `binary` for the blocks as stored, of which only the lengths are
+            checked; `variant` for VARIANT values with the last value of each key.
         verify: Whether to compare each payload with its checksum.
     """
     if headers not in ("none", "binary", "variant"):
-        raise InvalidOptionError(f"{headers!r} is not a form of headers", advice="Use none, binary or variant")
+        raise InvalidOptionError(f"headers must be none, binary or variant, not {headers!r}")
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -288,7 +288,7 @@ def decode_columns(stored: BytesLike, *, headers: HeadersForm = "variant", ids: 
 
 
 def _trim(offsets: bytearray | None, data: bytearray | None) -> None:
-    """Remove the unused end of a column's data."""
+    """Remove the unused bytes at the end of a column's data."""
     if offsets is not None and data is not None:
         del data[_INT32.unpack_from(offsets, len(offsets) - 4)[0] :]
 

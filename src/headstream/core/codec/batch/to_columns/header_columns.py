@@ -1,6 +1,6 @@
-"""Making columns from selected headers of stored messages: each with a declared type, without a Python object per message.
+"""Converts selected headers of stored messages to columns with declared types, without a Python object per message.
 
-A value fits its column when the type holds it exactly:
+A value fits its column if the column's type can represent the value exactly:
 
     bool                     a bool
     int8 int16 int32 int64   any int or uint in range
@@ -8,9 +8,9 @@ A value fits its column when the type holds it exactly:
     float32                  a float32; an int or uint of at most 24 bits
     float64                  a float64 or float32; an int or uint of at most 53 bits
     string                   a string; a char that is not half of a surrogate pair
-    binary                   a raw; an unknown kind, as its bytes
+    binary                   a raw value; the bytes of an unknown kind
 
-The last header of a name counts. A null or missing header is null.
+If a header repeats, its last value is used. A null or missing header becomes null.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _find_headers(
     wanted: cython.longlong,
     found: cython.p_uchar,
 ) -> cython.void:
-    """Record the position of the kind of the last header of each wanted name, -1 for none, column by column."""
+    """Record the position of the kind of the last header of each requested name, -1 if it is missing, column by column."""
     i: cython.longlong
     column: cython.longlong
     for i in range(count):
@@ -102,7 +102,7 @@ def _write_fixed(
     validity: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write a column of fixed width; return the number of its values, or a fault."""
+    """Write a column of fixed width; return the number of values, or a fault."""
     i: cython.longlong
     present: cython.longlong = 0
     fits: cython.bint
@@ -143,7 +143,7 @@ def _write_fixed(
 @cython.exceptval(check=False)
 @cython.nogil
 def _write_char(p: cython.p_const_uchar, at: cython.longlong, data: cython.p_uchar, to: cython.longlong) -> cython.longlong:
-    """Write a UTF-16 code unit as UTF-8; return the position after it, `to` for half of a surrogate pair."""
+    """Write a UTF-16 code unit as UTF-8; return the end position, which is `to` for half of a surrogate pair."""
     unit: cython.uint = c.load16(p, at)
     if unit < 0x80:
         data[to] = unit
@@ -174,7 +174,7 @@ def _write_variable(
     validity: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write a column of strings or bytes; return the number of its values, or a fault."""
+    """Write a column of strings or bytes; return the number of values, or a fault."""
     i: cython.longlong
     to: cython.longlong = 0
     present: cython.longlong = 0
@@ -224,8 +224,7 @@ def _measure_values(
 
 
 def decode_header_columns(stored: BytesLike, wanted: Sequence[WantedHeader], *, fail: bool = False) -> list[HeaderColumn]:
-    """Make a column from each wanted header of stored messages; with `fail`, HeaderError for a value that does not fit, else
-    null."""
+    """Convert each requested header to a column. For a value that does not fit: HeaderError if `fail` is set, else null."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -265,12 +264,12 @@ def _misfit(view: memoryview, at: int, column: WantedHeader, number: int) -> Hea
     return HeaderError(
         f"the header {column.name!r} is {value!r:.80}, which a column of type {type_} cannot hold",
         where=f"offset {int.from_bytes(flat[start : start + 8], 'little')}",
-        advice="Declare a type that can, or read values that do not fit as null",
+        advice="Declare a wider type, or read such values as null",
     )
 
 
 def _start_of(flat: memoryview, number: int) -> int:
-    """Return where the message of a number begins among checked stored messages."""
+    """Return the start position of a message, given by number, among checked stored messages."""
     at = 0
     for _ in range(number):
         at += layout.OVERHEAD + int.from_bytes(flat[at + layout.HEADERS_SIZE : at + layout.HEADERS], "little")
@@ -288,7 +287,7 @@ def _find_all(
     wanted: cython.longlong,
     found: bytearray,
 ) -> object:
-    """Find all wanted headers."""
+    """Find all requested headers."""
     names_view, ends_view = memoryview(names), memoryview(ends)
     q: cython.p_const_uchar = c.readable(names_view)
     r: cython.p_const_uchar = c.readable(ends_view)
@@ -302,7 +301,7 @@ def _find_all(
 def _make_column(
     p: cython.p_const_uchar, found: bytearray, number: cython.longlong, count: cython.longlong, column: Any, noted: bytearray
 ) -> object:
-    """Make one column; record the first value that does not fit."""
+    """Make one column, and record the first value that does not fit."""
     numbered, wide = _TYPES[column.type]
     type_: cython.int = numbered
     width: cython.longlong = wide

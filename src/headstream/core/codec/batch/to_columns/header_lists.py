@@ -1,7 +1,7 @@
-"""Making lists from the headers of stored messages: buffers in Arrow's layout, without a Python object per header.
+"""Converts the headers of stored messages to lists, buffers in Arrow's layout, without a Python object per header.
 
-An `array` has every header in order, with its value's bytes as stored; a `map` has each key once, sorted, with its
-last value as a VARIANT. Both omit the reserved headers.
+An `array` has every header in order, with the value's bytes as stored. A `map` has each key once, sorted, with its last value as
+a VARIANT. Neither has the reserved headers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _VALUE_GROWTH: Final = 41  # the maximum bytes of a VARIANT value beyond those o
 def _list_in_order(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, entries: cython.p_uchar
 ) -> cython.longlong:
-    """List the keys of a checked block in order; return their number."""
+    """List the keys of a checked block in order; return the number of keys."""
     count: cython.longlong = 0
     while at < end:
         c.store64_signed(entries, 8 * count, at + 4)
@@ -69,7 +69,7 @@ def _write_lists(
     repeated: cython.p_uchar,
     entries: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the lists of all messages; return the number of their headers."""
+    """Write the lists of all messages; return the total number of headers."""
     i: cython.longlong
     j: cython.longlong
     number: cython.longlong = 0
@@ -107,7 +107,7 @@ def _write_lists(
 
 
 def decode_header_lists(stored: BytesLike, form: Literal["array", "map"]) -> HeaderLists:
-    """Make lists from the headers of stored messages; LimitError if they exceed the range of int32 offsets."""
+    """Convert the headers of stored messages to lists; LimitError if they exceed the range of int32 offsets."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes

@@ -1,4 +1,4 @@
-"""Checking the payloads of stored messages against their CRC-32, one chunk at a time.
+"""Checks the payloads of stored messages against their CRC-32, one chunk at a time.
 
 stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
          | headers_length u32 | headers | payload_length u32 | payload
@@ -27,7 +27,7 @@ else:
 @cython.exceptval(check=False)
 @cython.nogil
 def _find_wrong(p: cython.p_const_uchar, size: cython.longlong) -> cython.longlong:
-    """Return the position of the first payload that does not match its checksum; `size` if none, or at a cut message."""
+    """Return the position of the first payload that does not match its checksum; `size` if there is none."""
     at: cython.longlong = 0
     payload: cython.longlong
     length: cython.longlong
@@ -46,7 +46,7 @@ def _find_wrong(p: cython.p_const_uchar, size: cython.longlong) -> cython.longlo
 
 
 def find_damaged_payload(stored: BytesLike) -> int:
-    """Return the byte position of the first message whose payload contradicts its checksum, or -1; a cut payload is ignored."""
+    """Return the position of the first message whose payload does not match its checksum, or -1; ignore a truncated payload."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes

@@ -1,12 +1,12 @@
-"""Headers as a VARIANT: the binary form of a self-describing value in Spark and Parquet.
+"""Encodes headers as a VARIANT, the binary form of a self-describing value in Spark and Parquet.
 
     metadata   1 | sorted << 4 | (offset_size - 1) << 6, count, offsets (count + 1), keys
     object     2 | (offset_size - 1) << 2 | (id_size - 1) << 4 | large << 6, count, ids, offsets (count + 1), values
-    value      type << 2, its bytes; a string of less than 64 bytes: size << 2 | 1, its bytes
+    value      type << 2, then the bytes; a string of less than 64 bytes: size << 2 | 1, then the bytes
 
-A metadata's numbers all have offset_size bytes; an object's count has 1 byte, or 4 if it is large. Keys are sorted bytewise and
-each message has its own key list, so the ids are 0, 1, 2, ... A kind becomes a type that holds all of its
-values: unsigned numbers the next wider signed type, numbers of 64 unsigned bits and more a decimal.
+All numbers of the metadata have offset_size bytes; an object's count has 1 byte, or 4 bytes if it is large. Keys are sorted
+bytewise and each message has its own key list, so the ids are 0, 1, 2, ... A kind becomes a type that can represent all its
+values: unsigned numbers become the next wider signed type, and numbers of 64 unsigned bits or more become a decimal.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MASK64 = cython.declare(cython.ulonglong, (1 << 64) - 1)
 @cython.exceptval(check=False)
 @cython.nogil
 def _width_of(number: cython.longlong) -> cython.longlong:
-    """Return the number of bytes, 1 to 4, of a non-negative number."""
+    """Return the number of bytes, 1 to 4, that a non-negative number needs."""
     if number < 1 << 8:
         return 1
     if number < 1 << 16:
@@ -63,7 +63,7 @@ def _width_of(number: cython.longlong) -> cython.longlong:
 @cython.exceptval(check=False)
 @cython.nogil
 def _store(q: cython.p_uchar, to: cython.longlong, number: cython.longlong, width: cython.longlong) -> cython.longlong:
-    """Write a number in 1 to 4 bytes; return the position after it."""
+    """Write a number in 1 to 4 bytes; return the end position."""
     q[to] = number & 0xFF
     if width > 1:
         q[to + 1] = number >> 8 & 0xFF
@@ -99,7 +99,7 @@ def _encode_bytes(
     q: cython.p_uchar,
     to: cython.longlong,
 ) -> cython.longlong:
-    """Write bytes or a long string; return the position after it."""
+    """Write bytes or a long string; return the end position."""
     q[to] = type_byte
     c.store32(q, to + 1, size)
     c.copy(q, to + 5, p, at, size)
@@ -118,7 +118,7 @@ def _encode_number(
     q: cython.p_uchar,
     to: cython.longlong,
 ) -> cython.longlong:
-    """Write a number of `size` bytes in `width` bytes; return the position after it."""
+    """Write a number of `size` bytes in `width` bytes; return the end position."""
     q[to] = type_byte
     c.copy(q, to + 1, p, at, size)
     if width > size:
@@ -137,7 +137,7 @@ def _encode_decimal(
     q: cython.p_uchar,
     to: cython.longlong,
 ) -> cython.longlong:
-    """Write a number of 64 or 128 bits as a decimal, or as text if it has more than 38 digits."""
+    """Write a number of 64 or 128 bits as a decimal, or as a string if it has more than 38 digits."""
     if size == 16 and not _fits_decimal(p, at, is_signed):
         size = c.store_decimal(q, to + 1, p, at, is_signed)
         q[to] = size << 2 | 1
@@ -174,7 +174,7 @@ def _encode_char(p: cython.p_const_uchar, at: cython.longlong, q: cython.p_uchar
 def encode_value(
     kind: cython.int, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write the value of a checked header, at most its size plus 41 bytes; return the position after it."""
+    """Write the value of a checked header, at most the value's size plus 41 bytes; return the end position."""
     if kind == 2 and size > SHORT_STRING_SIZE:
         return _encode_bytes(LONG_STRING, p, at, size, q, to)
     if kind == 2:
@@ -207,10 +207,10 @@ def encode_value(
 def encode_object(
     p: cython.p_const_uchar, entries: cython.p_const_uchar, count: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write checked headers as an object; return the position after it.
+    """Write checked headers as an object; return the end position.
 
-    Entries are positions of their keys, each after its length; sorted by key, unique. The output has space for the values plus
-    50 bytes per header plus 9.
+    Entries are the positions of keys, which follow their lengths; the entries are sorted by key and unique. The output has space
+    for the values plus 50 bytes per header plus 9 bytes.
     """
     i: cython.longlong
     key_at: cython.longlong
@@ -243,7 +243,9 @@ def encode_object(
 def encode_keys(
     p: cython.p_const_uchar, entries: cython.p_const_uchar, count: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write the keys of an object as its metadata, at most 4 bytes per header plus 9 more; return the position after it."""
+    """Write the keys of an object as its metadata; return the end position.
+
+    Besides the keys, at most 4 bytes per header and 9 bytes are written."""
     i: cython.longlong
     key_at: cython.longlong
     key_size: cython.longlong

@@ -1,4 +1,4 @@
-"""Writing whole numbers of every kind into columns of numbers that hold them exactly."""
+"""Writes integers of every kind into columns of numbers that can represent them exactly."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONE = cython.declare(cython.ulonglong, 1)
 @cython.exceptval(check=False)
 @cython.nogil
 def _low_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, is_signed: cython.bint) -> cython.ulonglong:
-    """Return the low 64 bits of a whole number, its sign extended."""
+    """Return the low 64 bits of a sign-extended integer."""
     if size >= 8:
         return c.load64(p, at)
     value: cython.ulonglong = p[at] if size == 1 else c.load16(p, at) if size == 2 else c.load32(p, at)
@@ -44,7 +44,7 @@ def _low_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong,
 def _high_of(
     p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, is_signed: cython.bint, low: cython.ulonglong
 ) -> cython.ulonglong:
-    """Return the high 64 bits of a whole number, its sign extended."""
+    """Return the high 64 bits of a sign-extended integer."""
     if size == 16:
         return c.load64(p, at + layout.ID_HIGH)
     return MASK64 if is_signed and low >> 63 else 0
@@ -81,9 +81,9 @@ def write_whole(
     data: cython.p_uchar,
     to: cython.longlong,
 ) -> cython.bint:
-    """Write an int or uint into a column of numbers; return whether it fits.
+    """Write an integer into a column of numbers; return whether it fits.
 
-    The limit of magnitudes is exclusive, its low half not 0; unused for WHOLE, whose width is its limit.
+    The limit of magnitudes is exclusive, and its low half is not 0. WHOLE is limited by its width and does not use it.
     """
     is_signed: cython.bint = kind <= 8
     low: cython.ulonglong = _low_of(p, at, size, is_signed)

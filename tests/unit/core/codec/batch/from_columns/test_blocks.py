@@ -55,11 +55,11 @@ def test_blocks_refuse_buffers_that_do_not_fit(blocks: ModuleType) -> None:
     lists = VariableColumn(struct.pack("<3i", 0, 1, 2), b"")
     with pytest.raises(InvalidInputError, match="lists: the offsets of value 1 do not ascend within 1 bytes"):
         builder.add_lists(lists, varied([b"a"]), b"\1", varied([b"a"]))
-    with pytest.raises(InvalidInputError, match="2 values of 8 bytes are more than 8 bytes"):
+    with pytest.raises(InvalidInputError, match="2 values of 8 bytes do not fit in 8 data bytes"):
         builder.add_numbers(b"n", 7, 8, bytes(8), None)
     with pytest.raises(InvalidInputError, match="0 bytes of validity are too few for 2 values"):
         builder.add_numbers(b"n", 7, 8, bytes(16), b"")
     for width in (0, -1):
-        with pytest.raises(InvalidInputError, match=f"has 1 byte or more, not {width}"):
+        with pytest.raises(InvalidInputError, match=f"must be at least 1 byte, not {width}"):
             builder.add_numbers(b"n", 7, width, bytes(16), None)
     assert builder.build() == (bytearray(12), bytearray())  # nothing of what was refused is in it

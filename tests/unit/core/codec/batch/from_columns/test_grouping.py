@@ -32,7 +32,7 @@ def test_group_sent_keeps_the_order_within_each_group(grouping: ModuleType) -> N
     ("data", "targets"), [(MESSAGES[0][:-1], [0]), (MESSAGES[0], [2]), (MESSAGES[0], []), (MESSAGES[0], [0, 0]), (b"short", [0])]
 )
 def test_group_sent_refuses_what_does_not_fit(grouping: ModuleType, data: bytes, targets: list[int]) -> None:
-    with pytest.raises(InvalidInputError, match="is cut short, or has no group"):
+    with pytest.raises(InvalidInputError, match="is cut short, or its group is not"):
         grouping.group_sent(data, struct.pack(f"<{len(targets)}i", *targets), 2)
 
 
