@@ -15,15 +15,19 @@ The engine requires Java 17. The first start downloads Debezium's jars. The engi
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
+import subprocess
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, Protocol
 
 from headstream.errors import EnvironmentSetupError
 from headstream.spark.sessions.jar_sets import DEBEZIUM, JarSet
-from headstream.spark.sessions.jars import fetch
+from headstream.spark.sessions.jars import cache_folder, fetch
 from headstream.spark.sessions.java import find_java
 from headstream.testing.temporary_server import CHECK_SECONDS, TemporaryServer
 
@@ -174,9 +178,30 @@ class DebeziumEngine(TemporaryServer):
 
     def _command(self, directory: Path) -> list[str]:
         jars = fetch(jar_set=self._jars)
-        command = [str(find_java().executable), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-        command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", ":".join(map(str, jars))]
-        return [*command, str(_PROGRAM), str(directory / "engine.properties")]
+        command = [*_java(), "-Xmx256m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        command += ["-cp", ":".join(map(str, [_compiled(jars), *jars]))]
+        return [*command, "Engine", str(directory / "engine.properties")]
+
+
+def _java() -> list[str]:
+    return [str(find_java().executable), "-XX:TieredStopAtLevel=1"]
+
+
+def _compiled(jars: Sequence[Path]) -> Path:
+    """Return the folder of the compiled program; it is compiled if it is missing."""
+    folder = cache_folder() / f"debezium-engine-{hashlib.sha256(_PROGRAM.read_bytes()).hexdigest()[:8]}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+            made = Path(work, "classes")
+            options = ["--release", "17", "-cp", ":".join(map(str, jars)), "-d", str(made), str(_PROGRAM)]
+            compiler = [*_java(), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+            ran = subprocess.run([*compiler, *options], capture_output=True, text=True, errors="replace")
+            if ran.returncode != 0:
+                raise EnvironmentSetupError(f"{_PROGRAM.name} cannot be compiled: {ran.stderr}", advice="Install a JDK")
+            with contextlib.suppress(OSError):  # another process was faster
+                made.rename(folder)
+    return folder
 
 
 def _sent_marks(path: Path) -> list[int]:

@@ -128,10 +128,7 @@ def _add_lsn(found: _Positions, name: str) -> None:
 
 def _join(found: _Positions) -> pa.Array:
     count = len(found.valid)
-    digits = np.full((count, _WIDTH), ord("0"), np.uint8)
-    at = 0
-    for part in found.parts:
-        digits[:, at : at + part.shape[1]] = part
-        at += part.shape[1]
+    zeros = np.full((count, _WIDTH), ord("0"), np.uint8)
+    digits = np.concatenate([*found.parts, zeros], axis=1)[:, :_WIDTH]
     offsets = np.arange(count + 1, dtype=np.int32) * _WIDTH
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(digits.tobytes())])
