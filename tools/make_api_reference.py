@@ -72,6 +72,8 @@ def text_of(thing: Any) -> str:
         if re.fullmatch(r"(Args|Returns|Raises|Attributes):", line):
             is_section = True
             lines += ["", f"*{line[:-1]}*", ""]
+        elif is_section and line.startswith("    ") and "*Returns*" in lines[-3:-1] and lines[-1]:
+            lines[-1] += f" {line.strip()}"  # the next line of a sentence
         elif is_section and line.startswith("    ") and not line.startswith("     "):
             name, colon, rest = line.strip().partition(": ")
             is_named = bool(colon) and re.fullmatch(r"[\w*, ]+", name) is not None
