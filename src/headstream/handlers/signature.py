@@ -132,7 +132,7 @@ class Signature:
             self.decode = self.decode or _serializer_of(plain)
 
     def arguments(self, message: ReceivedMessage) -> dict[str, Any]:
-        """Return the arguments for a message of a consumer that uses `decode`.
+        """Return the handler's arguments for a message, whose consumer must use `decode`.
 
         Raises:
             HeaderError: a header is missing or has the wrong kind.

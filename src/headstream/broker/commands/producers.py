@@ -27,7 +27,7 @@ def init_producer(server: Dispatcher, session: Session, command: InitProducer) -
 
 
 def append_numbered(server: Dispatcher, session: Session, command: AppendNumbered) -> AppendedBatch:
-    """Append messages to a partition, unless they are already stored."""
+    """Append messages to a partition, unless the batch is already stored."""
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).send(target.stream.id, target.topic.id)
     check_partition(target, command.partition)

@@ -12,7 +12,7 @@ import click
 from headstream.errors import InvalidInputError, InvalidOptionError
 
 _TIMEOUT_MS: Final = 3000
-"""A page of the console waits for the answer."""
+"""Timeout of a request, for which a page of the console waits."""
 
 schemas_option = click.option(
     "--schemas",

@@ -152,7 +152,7 @@ class Redrive:
         return GroupInUseError(f"another redrive holds {what}", where=self._topic, advice="Wait until that redrive has ended")
 
     def _run(self, share: GroupMembership, partition: int) -> None:
-        """Redrive one partition until the group assigns it to another redrive."""
+        """Redrive one partition until the group assigns the partition to another redrive."""
         if partition not in share.report().partitions:
             return
         self._resume(partition)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from headstream.errors import DecodeError, InvalidInputError
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
-"""Any buffer in one piece."""
+"""Any contiguous buffer."""
 
 _U32: Final = struct.Struct("<I")
 _U64: Final = struct.Struct("<Q")

@@ -74,7 +74,7 @@ class HeaderValue(HeaderArithmetic):
 
     @property
     def kind_name(self) -> str:
-        """The kind's name: for example `uint8`; `unknown(n)`; or `kip82(n)` for a type code that KIP-82 does not define."""
+        """The kind's name, such as `uint8`; `unknown(n)`, or `kip82(n)` for a type code that KIP-82 does not define."""
         name = KIND_NAMES.get(self.kind)
         if name is not None:
             return name
