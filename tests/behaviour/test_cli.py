@@ -283,6 +283,7 @@ def test_import_names_a_bad_line_and_collects_it_when_told_to(url: str, tmp_path
     assert len(read_all(url, TOPIC)) == 2
 
 
+@pytest.mark.nightly  # test_killed_imports_and_stages.py is in the first tier
 def test_import_that_is_killed_again_and_again_sends_everything_once(url: str, tmp_path: Path) -> None:
     """Goal: no message lost or repeated. Method: SIGKILL, by turns at work and after a random time, until a run ends."""
     count, seed = 30_000, random.randrange(1 << 32)

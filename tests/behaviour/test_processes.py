@@ -167,6 +167,7 @@ def check_killed_writers(url: str, rounds: int, seed: int) -> None:
             begin += begin % 2
 
 
+@pytest.mark.nightly  # test_killed_writers.py is in the first tier
 def test_a_killed_writer_loses_nothing_acknowledged(url: str) -> None:
     check_killed_writers(url, rounds=5, seed=1)
 

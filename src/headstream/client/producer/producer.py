@@ -123,7 +123,7 @@ class Producer:
         Raises:
             HeaderError: a header is invalid or reserved.
             LimitError: the message exceeds a limit of the topic.
-            InvalidInputError: an argument is of the wrong type or out of range.
+            InvalidInputError: an argument has a wrong type or is out of range.
             PartitionNotFoundError: the topic has no such partition.
             ClosedError: the producer is closed.
             InterceptorError: an interceptor refused this message, or failed to report an earlier message.
@@ -199,7 +199,7 @@ class Producer:
         """Wait until all sent messages are stored.
 
         Raises:
-            HeadstreamError: some messages could not be stored; all other messages are stored.
+            HeadstreamError: some messages could not be stored. All other messages are stored.
             ClosedError: the producer is closed.
         """
         with self._lock:
@@ -244,7 +244,7 @@ class Producer:
         """Flush and close; a second call does nothing, or resumes an interrupted wait.
 
         Raises:
-            HeadstreamError: some messages could not be stored, and no earlier call raised it.
+            HeadstreamError: some messages could not be stored, and no earlier call raised this error.
         """
         if self.is_parents:
             return
@@ -295,7 +295,7 @@ class Producer:
             self._work.put(None)
 
     def _wait_for_progress(self) -> SimpleQueue[None]:
-        """Return a queue that gets an item when a batch is settled; called with the lock held."""
+        """Return a queue that receives an item when a batch is settled; called with the lock held."""
         waiter: SimpleQueue[None] = SimpleQueue()
         self._waiting.append(waiter)
         return waiter

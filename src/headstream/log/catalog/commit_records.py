@@ -77,7 +77,7 @@ def find_owner(catalog: Catalog, writer: str) -> int | None:
 
 
 def claim_writer(catalog: Catalog, writer: str, owner: int, before: int | None, most: int, now_us: int) -> bool:
-    """Durably make a user a writer's owner; return False if a user other than `before` owns it or the user has `most` writers."""
+    """Durably make a user a writer's owner; return False if a user other than `before` owns it or the limit is reached."""
     with catalog.transaction(()):
         owned = catalog.select("SELECT count(*) FROM writers WHERE owner = ?", owner, since=7)
         if find_owner(catalog, writer) != before or owned[0][0] >= most:

@@ -2,7 +2,7 @@
 
 committed before no effect; an error if a later epoch of the writer is committed
 the lock is free this process acquires the lock briefly and appends
-another process has it that process appends and removes the manifest; this process waits, and takes over if the other exits
+another process has it that process appends; this process waits, and takes over if the other process exits
 no process appends       the commit is withdrawn, and the error names the lock's holder
 """
 

@@ -59,5 +59,5 @@ def _sweep(directory: str, files: Files, *, is_explained: bool) -> None:
 
 
 def _numbers(files: Files, directory: str) -> list[str]:
-    """Return the names in a directory that are numbers."""
+    """Return the numeric names in a directory."""
     return sorted(name for name in files.list_names(directory) or [] if name.isascii() and name.isdecimal())

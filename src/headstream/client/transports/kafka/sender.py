@@ -182,5 +182,5 @@ class Sender:
         return error
 
     def close(self) -> None:
-        """Discard the librdkafka producer; the next batch creates another."""
+        """Discard the librdkafka producer; the next batch creates another producer."""
         self._producer = None

@@ -97,8 +97,7 @@ class KeyedTask(ABC):
 
     @abstractmethod
     def join(self, changes: pa.Table, stored: pa.Table | None) -> Joined:
-        """Return the join of one bucket. `changes` are in log order; `stored` are the bucket's rows from split_stored(), or
-        None."""
+        """Return the join of one bucket: `changes` in log order, and the `stored` rows from split_stored(), or None."""
 
     def keys_of(self, changes: pa.Table) -> pa.Table:
         """Return the keys of decoded changes, in the table's types."""
