@@ -41,6 +41,8 @@ _MEMORY_BYTES: Final = 2 << 30
 """What must be free there for a part: the largest one leaves 0.6 GB of files."""
 _WAITING: Final = "every-kind-of-log"
 """The part that waits for three quarters of its time, mostly for Kafka: it runs beside the others."""
+_CONSOLE: Final = "tests/behaviour/console/"
+"""Its tests share a browser, while which runs no other test of the process can start an event loop."""
 _USES_KAFKA: Final = re.compile(r"empty_cluster|kafka_broker: KafkaBroker")
 _USES_PLACES: Final = re.compile(r"\b(log: hs\.Client|[a-z_]+: Place)\b")
 """Fixtures of tests/behaviour/conftest.py: a log of each kind, Kafka among them."""
@@ -92,6 +94,8 @@ def make_parts(files: Iterable[str], costs: dict[str, float]) -> list[Part]:
 
 def _shared_process(file: str) -> str | None:
     """Return which of the shared processes the tests of a file use: what they take is in their source."""
+    if file.startswith(_CONSOLE):
+        return "console"
     is_integration = file.startswith("tests/integration/")
     if not is_integration and not file.startswith("tests/behaviour/"):
         return None
