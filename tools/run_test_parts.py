@@ -4,9 +4,8 @@
 
 The tests of the Spark session are two parts, those of Replicate and the others, and so are those of the Kafka broker, those of
 tests/behaviour and the others: two sessions and two brokers are started per run. The tests of the console share a browser.
-The other files are packed into parts of about the same cost. The shared parts begin first, since they take longest, and of each kind the costliest, so that all processes
-end at about the same time. Times are written to
-`.cache/suite-times.json`.
+The other files are packed into parts of about the same cost. The shared parts begin first, since they take longest, and of each
+kind the costliest, so that all processes end at about the same time. Times are written to `.cache/suite-times.json`.
 """
 
 from __future__ import annotations
