@@ -250,7 +250,7 @@ def test_a_url_that_says_plain_where_tls_is_spoken_or_the_reverse_is_told_as_tha
             hs.connect(encrypted.url.replace("?tls=true", ""), **quick)
         with pytest.raises(hs.ServerUnreachableError, match=r"it speaks TLS there.*Begin the URL with https://"):
             hs.connect(encrypted.http_url.replace("https:", "http:"), **quick)
-    with pytest.raises(hs.ServerUnreachableError, match=r"it does not speak TLS there.*Leave out tls=true"):
+    with pytest.raises(hs.ServerUnreachableError, match=r"it does not speak TLS there.*Omit tls=true"):
         hs.connect(server.url, tls=True, **quick)
     with pytest.raises(hs.ServerUnreachableError, match=r"it does not speak TLS there.*Begin the URL with http://"):
         hs.connect(server.http_url.replace("http:", "https:"), **quick)
