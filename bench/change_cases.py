@@ -176,8 +176,12 @@ def find_wrong_versions(case: Case, found: Iterable[Row], begin: str, end: str) 
         ({name: value for name, value in row.items() if value is not None}, since, until) for row, since, until in case.versions
     ]
     stored = [(_plain(row), int(row[begin]), None if row[end] is None else int(row[end])) for row in found]
-    present = [({name: value for name, value in row.items() if value is not None}, *places) for row, *places in stored]
-    present = sorted((version for version in present if version[1] != version[2]), key=str)
+    present = [
+        ({name: value for name, value in row.items() if value is not None}, since, until)
+        for row, since, until in stored
+        if since != until
+    ]
+    present.sort(key=str)
     if present == sorted(wanted, key=str):
         return "right"
     told = (f"({', '.join(map(str, row.values()))}) {since}-{'' if until is None else until}" for row, since, until in present)
@@ -186,7 +190,7 @@ def find_wrong_versions(case: Case, found: Iterable[Row], begin: str, end: str) 
 
 def _plain(row: Row) -> Row:
     """Return the columns of a case, from a row of a table."""
-    plain = {name: row.get(name) for name in ("id", "name", "price", "place") if name in row}
+    plain: Row = {name: row.get(name) for name in ("id", "name", "price", "place") if name in row}
     return plain | {"price": int(plain["price"])} if isinstance(plain["price"], str) else plain
 
 

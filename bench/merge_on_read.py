@@ -1,8 +1,8 @@
 """Merges by deletion vectors beside merges that rewrite files and Spark's MERGE: seconds, bytes written, and reading.
 
-Tables of ten columns and two of bookkeeping, in files of 200,000 rows; changes of keys anywhere: 80 % updates, 10 % deletes, 10 %
-inserts. CPU seconds are those of the process, its threads and the JVM; the bytes written are compared with the changes
-themselves as a Parquet file. Results in results/merge_on_read.txt.
+Tables of ten columns and two of bookkeeping, in files of 200,000 rows (5.8 MB); changes of random keys: 80 % updates, 10 %
+deletes, 10 % inserts. CPU seconds are those of the process, its threads and the JVM; the bytes written are compared with the
+changes themselves as a Parquet file. Results in results/merge_on_read.txt.
 
     merges    rewrite   files with changed rows are written again, by deltalake
               scan      deletion vectors; each merge reads the key column
@@ -12,7 +12,7 @@ themselves as a Parquet file. Results in results/merge_on_read.txt.
     store     1,000,000 rows in an S3 server that answers each request after 20 ms
     pipeline  `replicate run` from the log to the table, end to end, by each strategy
 
-    python -m bench.merge_on_read [--quick] [--parts merges,many,store,pipeline] [--rows N,N]
+    python -m bench.merge_on_read [--quick] [--parts merges,many,store,pipeline] [--rows N,N] [--ways index] [--file-rows N]
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -126,11 +126,15 @@ class Table:
         rows: How many it has.
         way: One of WAYS.
         spark: The session of the way `spark`.
+        file_rows: Rows of each file that fill() writes.
     """
 
-    def __init__(self, place: Place, work: Path, rows: int, way: str, spark: SparkSession | None = None) -> None:
+    def __init__(
+        self, place: Place, work: Path, rows: int, way: str, spark: SparkSession | None = None, file_rows: int = FILE_ROWS
+    ) -> None:
         self.place = place
         self.rows = rows
+        self._file_rows = file_rows
         self._work = work
         strategy: MergeStrategy = "deletion-vectors" if way in ("scan", "index") else "rewrite"
         settings = MergeSettings(
@@ -145,8 +149,8 @@ class Table:
         """Write the rows, with keys in no order."""
         self.engine.create({**TYPES, "_hs_sequence": "STRING", "_hs_versions": "STRING"})
         keys = self._rng.permutation(self.rows)
-        for number, begin in enumerate(range(0, self.rows, FILE_ROWS)):
-            self.engine.append(make_rows(keys[begin : begin + FILE_ROWS], 0, self._rng), "fill", number)
+        for number, begin in enumerate(range(0, self.rows, self._file_rows)):
+            self.engine.append(make_rows(keys[begin : begin + self._file_rows], 0, self._rng), "fill", number)
 
     def make_changes(self, changes: int) -> pa.Table:
         """Return the changes of the next merge: rows, and which of them are deleted."""
@@ -184,9 +188,9 @@ class Table:
         return sum(file.stat().st_size for file in self.place.rglob("*") if file.is_file()) if isinstance(self.place, Path) else 0
 
 
-def compare(report: Report, directory: Path, rows: int, sizes: tuple[int, ...], spark: SparkSession) -> None:
+def compare(report: Report, directory: Path, rows: int, sizes: tuple[int, ...], ways: Sequence[str], spark: SparkSession) -> None:
     """Each way gets a copy of one table, and a merge that is not counted."""
-    for way in WAYS if rows <= MOST_REWRITTEN else ("scan", "index"):
+    for way in ways if rows <= MOST_REWRITTEN else ("scan", "index"):
         work = directory / way
         shutil.copytree(directory / "filled", work / "table", copy_function=os.link)
         table = Table(work / "table", work, rows, way, spark)
@@ -310,19 +314,24 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows, nothing written")
     parser.add_argument("--parts", default=",".join(PARTS), help="which; nothing is written unless it is all of them")
     parser.add_argument("--rows", default="1000000,10000000", help="of the tables; above 20,000,000 by deletion vectors alone")
+    parser.add_argument(
+        "--ways", default=",".join(WAYS), help="of the part `merges`; nothing is written unless it is all of them"
+    )
+    parser.add_argument("--file-rows", type=int, default=FILE_ROWS, help="of each file of the tables")
     parser.add_argument("--batches", type=int, default=1000, help="of the part `many`")
     arguments = parser.parse_args()
     scale = 10 if arguments.quick else 1
     sizes, parts = [int(rows) // scale for rows in arguments.rows.split(",")], arguments.parts.split(",")
-    complete = not arguments.quick and set(parts) == set(PARTS)
+    ways = arguments.ways.split(",")
+    complete = not arguments.quick and set(parts) == set(PARTS) and set(ways) == set(WAYS)
     with tempfile.TemporaryDirectory(prefix="headstream-bench-") as name, Report("merge_on_read", write=complete) as report:
         with opened_session() as spark:
             for rows in sizes:
                 directory = Path(name, str(rows))
                 if "merges" in parts or "many" in parts:
-                    Table(directory / "filled", directory, rows, "rewrite").fill()
+                    Table(directory / "filled", directory, rows, "rewrite", file_rows=arguments.file_rows).fill()
                 if "merges" in parts:
-                    compare(report, directory, rows, (1000, CHANGES, 10 * CHANGES)[: 2 if arguments.quick else 3], spark)
+                    compare(report, directory, rows, (1000, CHANGES, 10 * CHANGES)[: 2 if arguments.quick else 3], ways, spark)
                 if "many" in parts and rows <= MOST_REWRITTEN:
                     repeat(report, directory, rows, CHANGES, arguments.batches // scale)
                 shutil.rmtree(directory, ignore_errors=True)

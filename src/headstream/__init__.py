@@ -163,7 +163,7 @@ _LATER = {
         ("GlobalPermissions", "Permissions", "StreamPermissions", "TopicPermissions"), "headstream.core.wire.commands.permissions"
     ),
 }
-"""Names imported on first access, with their modules: not every program needs them (a server needs no client)."""
+"""Names that are imported on first access, with their modules, because not every program needs them."""
 
 
 if not TYPE_CHECKING:  # a type checker would accept every misspelt name as Any

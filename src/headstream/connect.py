@@ -54,9 +54,9 @@ def connect(url: str | None = None, *, interceptors: Any = (), **options: Any) -
             which they process sent messages. The interceptors in the variable HEADSTREAM_INTERCEPTORS follow.
         **options: For an embedded log: `segment_bytes`, the size at which a partition begins a new file (4 KiB to 2 GiB; default
             256 MiB). For an embedded log in a directory also `group_access`: the access of the directory's group to the files of
-            a new log, `none` (the default), `read` or `write`. For a server, here or in the URL's query: `tls` and `tls_verify`
-            (true or false), `tls_ca_file`, `tls_domain`, `connect_timeout_ms`,
-            `timeout_ms` (of a response), `retry_timeout_ms` (how long to retry a broken connection).
+            a new log, `none` (the default), `read` or `write`. For a server, as arguments or in the URL's query: `tls` and
+            `tls_verify` (true or false), `tls_ca_file`, `tls_domain`, `connect_timeout_ms`, `timeout_ms` (for a response),
+            `retry_timeout_ms` (how long to retry a broken connection).
 
     Raises:
         InvalidUrlError: the URL is invalid or unsupported.
@@ -70,7 +70,7 @@ def connect(url: str | None = None, *, interceptors: Any = (), **options: Any) -
     chain = _find_interceptors(interceptors)
     if chain is not None and chain.is_async:
         raise InvalidOptionError(
-            f"the interceptor {chain.async_names[0]} is asynchronous", advice="Use connect_async(), or write it with `def`"
+            f"the interceptor {chain.async_names[0]} is asynchronous", advice="Use connect_async(), or define methods with `def`"
         )
     client = _make(url, options, chain)
     client.open()

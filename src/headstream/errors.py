@@ -71,11 +71,11 @@ class HeadstreamError(Exception):
     """
 
     status: int | None = None
-    """The server's status code, if a server sent the error or it is meant for a server's client."""
+    """The status code, if a server sent the error or will send it to a client."""
     messages: Sequence[Any] = ()
     """The messages that a producer could not deliver, if known: Message values without offsets."""
     in_doubt: Sequence[Any] = ()
-    """The messages that may have been stored; no other message was."""
+    """The messages that may have been stored; all other messages were not stored."""
 
     def __init__(self, what: str, *, where: str | None = None, advice: str | None = None) -> None:
         self.what, self.where, self.advice = what, where, advice
@@ -184,7 +184,7 @@ class AuthenticationError(AccessError):
 
 
 class PermissionDeniedError(AccessError):
-    """The logged-in user lacks the permission."""
+    """The logged-in user does not have the required permission."""
 
 
 class WaitTimeoutError(HeadstreamError, TimeoutError):
@@ -200,7 +200,7 @@ class OutcomeUnknownError(ServerUnreachableError):
 
 
 class ServerError(HeadstreamError):
-    """An error of the server for which there is no specific exception class; `status` is its code."""
+    """An error of the server for which there is no specific exception class; `status` is the error code."""
 
 
 class UnsupportedError(HeadstreamError):
@@ -212,7 +212,7 @@ class GroupInUseError(HeadstreamError):
 
 
 class LegalHoldError(HeadstreamError):
-    """A topic is under legal hold, so none of its messages can be removed."""
+    """A topic is under legal hold, so its messages cannot be removed."""
 
 
 class InterceptorError(HeadstreamError):

@@ -1,12 +1,11 @@
 """Forks: how objects with a lock, a thread, a connection or a group membership behave in a forked child process.
 
 A forked child has copies of its parent's objects, but none of the parent's threads. A lock that a parent's thread held stays
-locked.
-Each object with such a resource calls register_for_forks() when it is created. In a child, its after_fork() runs before any other
-code. Objects behave in one of two ways:
+locked. Each object with such a resource calls register_for_forks() when it is created. In a child, its after_fork() runs before
+any other code. Objects behave in one of two ways:
 
     restarts                clients of servers and of Kafka, and their parts: new locks, new connections
-    is left to the parent   consumers, producers, embedded logs: calls raise closed_by_fork(), close() and `with` do nothing
+    is left to the parent   consumers, producers, embedded logs: calls raise closed_by_fork(); close() and `with` do nothing
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 import headstream as hs
 from headstream.client.consumer import topics_consumer
-from tests.behaviour.conftest import Place, numbers
+from tests.behaviour.conftest import Place, at, numbers
 
 _END_S = 120.0
 
@@ -29,6 +29,52 @@ async def make(log: hs.AsyncClient, *names: str, partitions: int = 1) -> None:
     for name in names:
         await log.create_topic(name, partitions)
         await log.send(name, name.encode())
+
+
+def test_a_consumer_of_several_topics_gets_and_commits_all_of_them(place: Place) -> None:
+    async def body(log: hs.AsyncClient) -> None:
+        await make(log, "shop/orders", "shop/returns", "bank/orders")
+        consumer = log.consumer(["shop/orders", "bank/*"], group="billing", timeout_ms=0)
+        assert (consumer.topics, consumer.positions) == ([], {})
+        async with consumer:
+            assert consumer.topics == ["bank/orders", "shop/orders"]
+            assert sorted([message.payload or b"" async for message in consumer]) == [b"bank/orders", b"shop/orders"]
+            assert consumer.positions == {"bank/orders": {at(1): 1}, "shop/orders": {at(1): 1}}
+        async with log.consumer(["*"], group="billing", timeout_ms=0) as rest:
+            assert [message.payload async for message in rest] == [b"shop/returns"]
+
+    run(place, body)
+
+
+def test_a_waiting_consumer_gets_what_comes_to_any_of_its_topics(place: Place) -> None:
+    async def body(log: hs.AsyncClient) -> None:
+        await make(log, "shop/orders", "shop/returns")
+        async with log.consumer(["shop/*"], start="last") as consumer:
+            for name in ("shop/returns", "shop/orders", "shop/returns"):
+                waiting = asyncio.create_task(anext(consumer))
+                await log.send(name, b"new")
+                assert (await waiting).topic == name
+
+    run(place, body)
+
+
+def test_poll_commit_and_seek_of_several_topics(place: Place) -> None:
+    async def body(log: hs.AsyncClient) -> None:
+        await make(log, "shop/orders", "shop/returns")
+        async with log.consumer(["shop/*"], group="billing") as consumer:
+            messages = await consumer.poll(timeout_ms=10_000)
+            assert sorted(message.topic or "" for message in messages) == ["shop/orders", "shop/returns"]
+            await consumer.commit(next(message for message in messages if message.topic == "shop/returns"))
+            assert await log.offsets("shop/returns", "billing") == {at(1): 1}
+            assert await log.offsets("shop/orders", "billing") == {}
+            await consumer.seek("shop/returns", at(1), "first")
+            assert [message.topic for message in await consumer.poll(timeout_ms=10_000)] == ["shop/returns"]
+            await consumer.commit()
+            assert await log.offsets("shop/orders", "billing") == {at(1): 1}
+            with pytest.raises(hs.TopicNotFoundError, match="does not read shop/nothing"):
+                await consumer.seek("shop/nothing", at(1), "first")
+
+    run(place, body)
 
 
 def test_a_pattern_finds_topics_that_are_made_and_lets_go_of_those_that_are_deleted(

@@ -229,7 +229,7 @@ def test_backup_refuses_a_source_or_target_that_it_cannot_use(tmp_path: Path) ->
         Backup(root, f"{root}/copy", files)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    with pytest.raises(hs.InvalidOptionError, match="is not empty"):
+    with pytest.raises(hs.InvalidOptionError, match="must be empty"):
         Backup(root, str(tmp_path / "full"), files)
     assert not (tmp_path / "copy").exists()
     for arguments in (["copy"], ["--url", "memory://", "copy"], [root, "copy", "more"]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import random
 import signal
 import subprocess
 import time
@@ -18,7 +19,7 @@ import pytest
 from headstream.connect import connect
 from headstream.core.model.identifiers import format_message_id
 from headstream.core.model.message import Message
-from tests.support.cli_inputs import ALL_KINDS, COMMAND, environment, run
+from tests.support.cli_inputs import ALL_KINDS, COMMAND, environment, run, run_program
 
 TOPIC = "shop/orders"
 
@@ -188,6 +189,14 @@ def test_a_reader_that_leaves_ends_it_silently(url: str) -> None:
         assert export.stderr.read() == b""
 
 
+def test_a_second_writer_is_told_who_the_first_is(url: str) -> None:
+    with connect(url) as log:
+        log.create_topic(TOPIC)
+        failed = run_program("send", TOPIC, "x", url=url, code=1)
+        assert str(os.getpid()).encode() in failed.stderr
+        assert run_program("poll", TOPIC, url=url).returncode == 0
+
+
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "thesis.txt").write_text("years of work")
@@ -272,6 +281,41 @@ def test_import_names_a_bad_line_and_collects_it_when_told_to(url: str, tmp_path
     assert b"line 2 is bad" in done.stderr
     assert bad.read_text() == "{broken\n"
     assert len(read_all(url, TOPIC)) == 2
+
+
+@pytest.mark.nightly  # test_killed_imports_and_stages.py is in the first tier
+def test_import_that_is_killed_again_and_again_sends_everything_once(url: str, tmp_path: Path) -> None:
+    """Goal: no message lost or repeated. Method: SIGKILL, by turns at work and after a random time, until a run ends."""
+    count, seed = 30_000, random.randrange(1 << 32)
+    chance = random.Random(seed)
+    file = tmp_path / "in.jsonl"
+    with file.open("w") as lines:
+        for number in range(count):
+            line: dict[str, Any] = {"topic": f"shop/t{number % 2}", "payload": "AAAA"}
+            if number % 3 == 0:
+                line["key"] = "NDI="
+            if number % 5 == 0:
+                line["id"] = number % 7 + 1
+            line["headers"] = [{"key": "n", "kind": "int64", "value": number}]
+            lines.write(json.dumps(line) + "\n")
+    place, kills = Path(f"{file}.progress"), 0
+    while True:
+        before = place.read_bytes() if place.exists() else b""
+        with started("import", file, "--partitions", "3", url=url) as running:
+            if kills % 2 == 0:  # at work
+                while running.poll() is None and (not place.exists() or place.read_bytes() == before):
+                    time.sleep(0.001)
+            pause_s = chance.uniform(0, 0.02) if kills % 2 == 0 else chance.uniform(0.3, 1.2)
+            try:
+                running.communicate(timeout=pause_s if kills < 6 else 300)
+                assert running.returncode == 0
+                break
+            except subprocess.TimeoutExpired:
+                running.send_signal(signal.SIGKILL)
+                kills += 1
+    numbers = [message.headers["n"].as_int64() for t in (0, 1) for message in read_all(url, f"shop/t{t}")]
+    assert sorted(numbers) == list(range(count)), f"seed {seed}"
+    assert kills > 0
 
 
 def test_import_interrupted_by_ctrl_c_ends_with_130_and_goes_on(url: str, tmp_path: Path) -> None:

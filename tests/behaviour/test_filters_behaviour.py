@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -126,7 +127,7 @@ def test_a_filter_that_cannot_be_used_is_an_error(log: hs.Client) -> None:
         log.poll(TOPIC, where="_state = 'poisoned'")
     with pytest.raises(InvalidOptionError, match="newest messages cannot be filtered"):
         log.poll(TOPIC, start="last", where="a = 1")
-    with pytest.raises(InvalidOptionError, match="Use one of skip, deliver, raise"):
+    with pytest.raises(InvalidOptionError, match="must be one of skip, deliver, raise"):
         log.poll(TOPIC, where="a = 1", on_filter_error="ignore")
     with pytest.raises(InvalidInputError, match="a filter must be a string, not 5"):
         log.poll(TOPIC, where=5)  # type: ignore[arg-type]
@@ -157,6 +158,19 @@ def test_a_committing_poll_moves_past_what_does_not_match(log: hs.Client) -> Non
     assert offsets(log.poll(TOPIC, at(1), consumer="me", auto_commit=True, count=2, where="number IN (1, 4, 6)")) == [1, 4]
     assert offsets(log.poll(TOPIC, at(1), consumer="me", auto_commit=True, count=2, where="number IN (1, 4, 6)")) == [6]
     assert log.poll(TOPIC, at(1), consumer="me", auto_commit=True, where="number > 0") == []
+
+
+def test_an_asynchronous_client_has_the_same_filters(place: Place, log: hs.Client) -> None:
+    send_orders(log, 30)
+
+    async def read() -> tuple[list[int | None], list[int | None], int]:
+        async with hs.connect_async(place.url, **place.options) as other:
+            polled = await other.poll(TOPIC, where="number >= 27", count=100)
+            async with other.consumer(TOPIC, where="vip AND number > 20", timeout_ms=0) as consumer:
+                consumed = [message.offset async for message in consumer]
+                return offsets(polled), list(consumed), consumer.filter_counts.scanned
+
+    assert asyncio.run(read()) == ([27, 28, 29], [21, 24, 27], 30)
 
 
 @pytest.fixture(params=["memory", "file", "tcp", "http"])

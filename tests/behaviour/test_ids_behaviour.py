@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,17 @@ def test_an_id_that_is_not_there_is_told_as_a_missing_topic(log: hs.Client, name
         log.poll(name)
     with pytest.raises(hs.StreamNotFoundError):
         log.stream("9")
+
+
+def test_an_asynchronous_client_takes_ids(log: hs.Client, place: Place) -> None:
+    async def body() -> None:
+        async with hs.connect_async(place.url, **place.options) as client:
+            await client.send("1/1", b"a")
+            assert [message.topic for message in await client.poll("1/1")] == ["shop/orders"]
+            async with client.consumer(["1/1"], timeout_ms=0) as consumer:
+                assert [message.payload async for message in consumer] == [b"a"]
+
+    asyncio.run(body())
 
 
 @pytest.mark.parametrize("kind", ["file", "tcp", "http"])

@@ -122,6 +122,19 @@ def test_a_checkpoint_before_all_that_was_read_back_is_passed_forgets_nothing(so
     assert mirror(source, target).copied == 1
 
 
+def test_mirrors_in_both_directions_do_not_go_in_a_circle(source: hs.Client, place: Place) -> None:
+    target = place.connect()
+    for log in (source, target):
+        log.create_topic("shop/orders")
+    source.send("shop/orders", b"from source")
+    target.send("shop/orders", b"from target")
+    for _ in range(3):
+        mirror(source, target)
+        mirror(target, source)
+    for log in (source, target):
+        assert sorted(message.payload or b"" for message in everything(log, "shop/orders")) == [b"from source", b"from target"]
+
+
 def test_mirrors_in_a_ring_of_three_logs_copy_each_message_once(source: hs.Client, place: Place) -> None:
     with hs.connect("memory://") as third:
         ring = [source, place.connect(), third]

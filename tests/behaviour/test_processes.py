@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -30,6 +31,18 @@ START = textwrap.dedent(
     """
 )
 
+KILLED = START + textwrap.dedent(
+    """
+    number, chance = int(sys.argv[2]), random.Random(int(sys.argv[3]))
+    producer = log.producer("shop/orders", linger_ms=1, batch_count=50)
+    while True:
+        for _ in range(chance.choice([1, 3, 200])):
+            producer.send(b"%d" % number + b"." * chance.choice([1, 100, 5000]), partition=number % 2 + 1, headers={"n": number})
+            number += 1
+        producer.flush()
+        say(number)
+    """
+)
 
 INTERRUPTED = START + textwrap.dedent(
     """
@@ -124,6 +137,44 @@ def url(tmp_path: Path) -> str:
     with hs.connect((tmp_path / "log").as_uri()) as log:
         log.create_topic("shop/orders", partitions=2)
     return (tmp_path / "log").as_uri()
+
+
+def check_killed_writers(url: str, rounds: int, seed: int) -> None:
+    """Kill a writer so many times, and check after each that what it was told is stored is there, once, in order."""
+    chance = random.Random(seed)
+    expected: tuple[list[int], list[int]] = ([], [])
+    begin = 0
+    for number in range(rounds):
+        with program(KILLED, url, begin, seed + number) as process:
+            for _ in range(chance.randrange(1, 30)):
+                acknowledged = int(line(process))
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            acknowledged = max([acknowledged, *(int(text) for text in (process.stdout or []) if text.endswith(b"\n"))])
+        with hs.connect(url, segment_bytes=SEGMENT_BYTES) as log:
+            for partition in (1, 2):
+                known, found = expected[partition - 1], numbers(log, partition)
+                new = found[len(known) :]
+                assert found[: len(known)] == known
+                stored = [n for n in range(begin, acknowledged) if n % 2 + 1 == partition]
+                assert new[: len(stored)] == stored
+                assert new == list(range(begin + partition - 1, begin + partition - 1 + 2 * len(new), 2))
+                expected[partition - 1].extend(new)
+            with log.producer("shop/orders") as producer:  # and it can be appended to
+                producer.send(b"-1", partition=1)
+            expected[0].append(-1)
+            begin = max(acknowledged, *(max(part, default=0) + 1 for part in expected))
+            begin += begin % 2
+
+
+@pytest.mark.nightly  # test_killed_writers.py is in the first tier
+def test_a_killed_writer_loses_nothing_acknowledged(url: str) -> None:
+    check_killed_writers(url, rounds=5, seed=1)
+
+
+@pytest.mark.soak
+def test_a_killed_writer_loses_nothing_acknowledged_many_times(url: str) -> None:
+    check_killed_writers(url, rounds=300, seed=random.SystemRandom().randrange(1 << 30))
 
 
 def test_an_interrupted_producer_stores_each_message_once(url: str) -> None:

@@ -71,6 +71,19 @@ def test_log_send_sees_that_a_topic_is_gone_and_made_anew(log: hs.Client) -> Non
     assert log.send("shop/orders", b"c").offset == 0
 
 
+def test_log_send_by_many_threads_stores_every_message(log: hs.Client) -> None:
+    def send() -> None:
+        for _ in range(20):
+            log.send("shop/orders", b"x")
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert log.topic("shop/orders").messages_count == 80
+
+
 def test_send_many_takes_payloads_and_messages(log: hs.Client) -> None:
     with log.producer("shop/orders") as producer:
         receipts = producer.send_many(

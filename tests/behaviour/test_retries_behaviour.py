@@ -335,10 +335,10 @@ def test_consumer_refuses_options_that_cannot_work_before_it_reads(log: hs.Clien
     log.create_topic("shop/latest", compaction_delay_us=0)
     for options, problem in [
         ({"on_error": retry, "dead_letter": DEAD}, "requires a group"),
-        ({"on_error": retry, "group": "g"}, "no dead-letter topic"),
+        ({"on_error": retry, "group": "g"}, "requires a dead-letter topic"),
         ({"on_error": retry, "group": "g", "dead_letter": TOPIC}, "its own dead-letter topic"),
         ({"on_error": retry, "group": "g", "dead_letter": "shop/latest"}, "compacts"),
-        ({"on_error": 5, "group": "g", "dead_letter": DEAD}, "on_error is 5"),
+        ({"on_error": 5, "group": "g", "dead_letter": DEAD}, "on_error must be an hs.Retry, not 5"),
         ({"dead_letter": DEAD, "group": "g"}, "dead_letter requires on_error"),
     ]:
         given: Any = options

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
+from headstream.client.async_client import AsyncClient
 from headstream.server.network.tls import TlsFiles
 from headstream.testing.local_server import LocalServer
 from tests.support.server.certificates import write_certificate
@@ -148,6 +149,16 @@ def test_a_wait_is_ended_by_its_cancellation(url: str) -> None:
     assert asyncio.run(main()) < 5
 
 
+def test_an_async_client_asks_the_server_too(url: str) -> None:
+    async def main(log: AsyncClient) -> None:
+        async with log:
+            assert [user.username for user in await log.server.users()] == ["iggy"]
+            assert await log.server.ping() > 0
+            assert (await log.server.stats()).streams_count == 0
+
+    asyncio.run(main(hs.connect_async(url)))
+
+
 def test_users_do_what_they_may_and_nothing_else(server: LocalServer, url: str) -> None:
     with hs.connect(url) as log:
         log.create_topic("shop/orders")
@@ -239,10 +250,26 @@ def test_a_url_that_says_plain_where_tls_is_spoken_or_the_reverse_is_told_as_tha
             hs.connect(encrypted.url.replace("?tls=true", ""), **quick)
         with pytest.raises(hs.ServerUnreachableError, match=r"it speaks TLS there.*Begin the URL with https://"):
             hs.connect(encrypted.http_url.replace("https:", "http:"), **quick)
-    with pytest.raises(hs.ServerUnreachableError, match=r"it does not speak TLS there.*Leave out tls=true"):
+    with pytest.raises(hs.ServerUnreachableError, match=r"it does not speak TLS there.*Omit tls=true"):
         hs.connect(server.url, tls=True, **quick)
     with pytest.raises(hs.ServerUnreachableError, match=r"it does not speak TLS there.*Begin the URL with http://"):
         hs.connect(server.http_url.replace("http:", "https:"), **quick)
+
+
+def test_a_forked_child_speaks_over_connections_of_its_own(server: LocalServer) -> None:
+    import os
+
+    with hs.connect(server.url) as log:
+        log.create_topic("shop/orders")
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                code = 0 if [topic.name for topic in log.topics()] == ["orders"] else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert [topic.name for topic in log.topics()] == ["orders"]
 
 
 def test_a_local_server_names_the_extra_when_a_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -262,10 +262,10 @@ def test_several_topics_and_asyncio_lease_messages_too(log: hs.Client, place: Pl
 
 def test_shared_consumer_refuses_options_that_exclude_each_other(log: hs.Client) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"mode": "both"}, "mode is 'both'"),
+        ({"mode": "both"}, "mode must be ordered or shared, not 'both'"),
         ({"mode": "shared", "group": None}, "requires a group"),
         ({"mode": "shared", "on_error": hs.Retry(None, order="partition")}, "concurrently"),
-        ({"mode": "shared", "on_error": hs.Retry(3)}, "no dead-letter topic"),
+        ({"mode": "shared", "on_error": hs.Retry(3)}, "requires a dead-letter topic"),
         ({"mode": "shared", "lease": "13h"}, "the lease is 46800 s"),
         ({"mode": "shared", "on_revoked": print}, "on_revoked cannot be used"),
         ({"lease": "1s", "mode": "ordered"}, "lease requires mode"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
+import os
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
@@ -18,6 +19,7 @@ from typing import Any, Final, Protocol, TypeVar
 import click
 
 from headstream.errors import HeadstreamError
+from tests.support.lean_spark import QUICK, driver_options
 
 __all__ = ["CAMPAIGNS", "Campaign", "History", "main", "run_history"]
 
@@ -28,8 +30,8 @@ _PROGRESS_HISTORIES: Final = 100
 class History(Protocol):
     """What a campaign runs per seed. It is made with the seed, and with the number of steps if it has that parameter.
 
-    It may have two more attributes: `trail`, a list of its steps as text, which is shown if it fails, and `counts`, a Counter
-    of what happened in it, which is summed over the campaign.
+    It may have more attributes: `trail`, a list of its steps as text, which is shown if it fails; `counts`, a Counter of what
+    happened in it, which is summed over the campaign; `width`, the number of seeds that it runs at once, from its own on.
     """
 
     def run(self) -> None:
@@ -124,11 +126,14 @@ def main(name: str | None, seeds: range, steps: int | None, *, is_list: bool) ->
     kind = next(campaign for campaign in CAMPAIGNS if campaign.name == name).load()
     if steps is not None and "steps" not in inspect.signature(kind).parameters:
         raise click.UsageError(f"Histories of {name} have no number of steps.")
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", driver_options(lean=True))
     counts: Counter[str] = Counter()
+    width: int = getattr(kind, "width", 1)
     logger = logging.getLogger("headstream.log")
     logger.disabled = True  # recovery logs thousands of lines
     try:
-        for done, seed in enumerate(seeds, 1):
+        for done, seed in zip(range(width, len(seeds) + width, width), seeds[::width], strict=True):
             counts += getattr(run_history(kind, seed, steps), "counts", Counter())
             if done % _PROGRESS_HISTORIES == 0:
                 click.echo(f"{done} histories passed", err=True)
@@ -137,4 +142,5 @@ def main(name: str | None, seeds: range, steps: int | None, *, is_list: bool) ->
     finally:
         logger.disabled = False
     summary = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+    seeds = range(seeds[0], seeds[::width][-1] + width)
     click.echo(f"{len(seeds)} histories of {name}, seeds {seeds[0]} to {seeds[-1]}: all passed. {summary}".rstrip())

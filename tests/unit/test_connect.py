@@ -56,7 +56,7 @@ def test_memory_urls_are_private_without_a_name_and_shared_with_one() -> None:
         ("http://host", "the user name is missing"),
         ("headstream://host/path", "a server.s URL must not have a path"),
         ("ftp://host", "ftp:// is not a supported scheme"),
-        ("http://[::1", "the text is not a URL"),
+        ("http://[::1", "the string is not a URL"),
     ],
 )
 def test_other_urls_are_refused_with_what_to_write(url: str, text: str) -> None:
@@ -75,13 +75,13 @@ def test_options_are_checked_by_name_and_range() -> None:
         hs.connect("memory://", segment_byte=5)
     with pytest.raises(hs.InvalidOptionError, match=r"no option 'colour'\. Use one of segment_bytes"):
         hs.connect("memory://", colour="red")
-    with pytest.raises(hs.InvalidOptionError, match="segment_bytes is 5"):
+    with pytest.raises(hs.InvalidOptionError, match="segment_bytes must be 4096 to 2147483648, not 5"):
         hs.connect("memory://", segment_bytes=5)
 
 
 def test_a_directory_that_is_no_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("mine")
-    with pytest.raises(hs.NotALogError, match=r"holds 'x\.txt'"):
+    with pytest.raises(hs.NotALogError, match=r"contains 'x\.txt'"):
         hs.connect(tmp_path.as_uri())
     with pytest.raises(hs.StorageError, match="Not a directory"):
         hs.connect((tmp_path / "x.txt").as_uri())

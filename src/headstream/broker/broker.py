@@ -67,7 +67,7 @@ class Broker:
 
     @property
     def identity(self) -> str | None:
-        """The UUID of this log, or None before its first write."""
+        """The UUID of this log; None before the first write."""
         return self._log.identity
 
     def close(self) -> None:

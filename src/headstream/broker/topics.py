@@ -58,7 +58,7 @@ class Topics:
             except PartitionNotFoundError:  # concurrently purged or deleted: look it up again
                 if not attempts_left:
                     raise
-        raise AssertionError("the last attempt returns or raises")
+        raise AssertionError("the last attempt must return or raise")
 
     def find(self, stream: str | int, topic: str | int) -> Topic | None:
         """Return a topic by the names or ids of stream and topic; None if it does not exist."""
@@ -152,7 +152,7 @@ class Partitions:
         self._topics = topics
 
     def create(self, topic: TopicName, count: int) -> Topic:
-        """Add `count` (at least 1) partitions; return the topic. InvalidOptionError if there would be more than 1000."""
+        """Add `count` (at least 1) partitions; return the topic. InvalidOptionError if the topic would have over 1000."""
         log = self._backing.writable_log()
         add_partitions(log, self._backing.topic(topic), count, self._backing.clock_us())
         return self._topics.get(topic)

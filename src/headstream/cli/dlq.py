@@ -209,9 +209,9 @@ def show(source: DeadLetterSource, number: int, offset: int, output: str) -> Non
 def redrive(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, rate: float | None, output: str) -> None:
     """Send the dead letters of TOPIC back to their original topics, each once, and mark them for deletion.
 
-    A message keeps its payload, key, id and headers; hs.redrives counts its redrives. All groups of the topic receive the message
-    again. The next redrive finishes an interrupted redrive. With --checkpoint the command sends a request: the pipeline applies
-    the messages like new messages, within a second if it is running, otherwise in its next run.
+    A message keeps its payload, key, id and headers; the header hs.redrives counts the redrives. All groups of the topic receive
+    the message again. The next redrive finishes an interrupted redrive. With --checkpoint the command sends a request: the
+    pipeline applies the messages like new messages, within a second if it is running, otherwise in its next run.
 
     \b
     Examples:
@@ -259,7 +259,7 @@ def _redrive(
 def discard(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
     """Mark dead letters of TOPIC for deletion; consumers and `dlq` skip marked messages.
 
-    They are removed after the deletion grace of the topic. With --checkpoint the command sends a request to the pipeline.
+    Marked messages are removed after the topic's deletion grace. With --checkpoint the command sends a request to the pipeline.
 
     \b
     Example:

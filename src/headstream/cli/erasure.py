@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("topic", "partition", "found", "found_bytes", "failed", "removed", "removed_bytes", "rewritten_segments")
 _QUARANTINE_MARKS: Final = (".set-aside-", ".rest-")
-"""Parts of the names of files that a recovery has set aside (log/partition/recovery.py): they can hold messages."""
+"""Parts of the names of files that a recovery has set aside (log/partition/recovery.py); these files can contain messages."""
 _ELSEWHERE: Final = (
     "backups, snapshots and exports of this log: erase there too, or delete them",
     "mirrors, and Kafka topics with copies: run the command on them",

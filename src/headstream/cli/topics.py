@@ -23,7 +23,7 @@ _COLUMNS = ("name", "id", "limits", "partitions", "messages", "size_bytes")
 
 @click.group()
 def topic() -> None:
-    """Topics: named stream/topic, each with messages in partitions.
+    """Topics, named stream/topic, which store messages in partitions.
 
     \b
     Examples:

@@ -105,8 +105,7 @@ def start_of(start: StartInput, now_us: int | None = None) -> PollingStrategy:
     """Return the polling strategy of a start position.
 
     Args:
-        start: See StartInput. Without a time zone, a datetime is local time, as in datetime.timestamp(), and an ISO string is
-            UTC.
+        start: See StartInput. Without a time zone, a datetime is local time (as in datetime.timestamp()), an ISO string UTC.
         now_us: Microseconds since 1970 UTC; None reads the clock.
     """
     if isinstance(start, PollingStrategy):

@@ -67,7 +67,7 @@ class AsyncClient:
     """A log of streams and topics, for asyncio. Created by hs.connect_async(); use it in an `async with` statement.
 
     Args:
-        client: The wrapped client; close() closes it too.
+        client: The wrapped client, which close() also closes.
     """
 
     def __init__(self, client: Client) -> None:
@@ -77,7 +77,7 @@ class AsyncClient:
         """Messages that cancelled polls have committed, by process and arguments: a forked child has none of its parent's."""
 
     async def open(self) -> None:
-        """Connect to the log's server, if the log is on a server; `async with` and the first call also connect."""
+        """Connect to the server, if the log is on a server; `async with` and the first call also connect."""
         await self._worker.run(self._client.open)
 
     @property
@@ -89,7 +89,7 @@ class AsyncClient:
 
     @property
     def identity(self) -> Awaitable[str | None]:
-        """The UUID of this log, or None before its first write: `await log.identity`."""
+        """The UUID of this log; None before the first write: `await log.identity`."""
         return self._worker.run(lambda: self._client.identity)
 
     @property
@@ -225,7 +225,7 @@ class AsyncClient:
             topic: `stream/topic`, or a list of names and patterns with `*`, `?` and `[...]`.
             decode: See Client.consumer().
             options: As for Client.consumer(). `on_assigned` and `on_revoked` run in the event loop and can be coroutine
-                functions. They must not use the consumer that calls them.
+                functions. These functions must not use the consumer that calls them.
         """
         callbacks = LoopCallbacks(check_consumer_options(options))
         given, interrupt = options.get("timeout_ms"), self._client.interrupt
@@ -321,7 +321,7 @@ class AsyncClient:
     async def seek_group(
         self, topic: str | TopicName, group: str, to: StartInput, *, partitions: Iterable[int] | None = None
     ) -> Group:
-        """Set the committed offsets of a group without active members; see Client.seek_group()."""
+        """Set the committed offsets of a group that has no members; see Client.seek_group()."""
         return await self._worker.run(self._client.seek_group, topic, group, to, partitions=partitions)
 
     async def delete_group(self, topic: str | TopicName, name: str) -> None:

@@ -73,7 +73,7 @@ _M = TypeVar("_M", bound=Consumer | Producer)
 
 
 class Client:
-    """A log of streams and topics; thread-safe. Created by hs.connect(); use it in a `with` statement, or close() it.
+    """A log of streams and topics; thread-safe. Created by hs.connect(); use it in a `with` statement, or call close().
 
     A topic is named `stream/topic` everywhere.
 
@@ -100,7 +100,7 @@ class Client:
 
     @property
     def identity(self) -> str | None:
-        """The UUID of this log, or None before its first write."""
+        """The UUID of this log; None before the first write."""
         return self._open_transport().identity
 
     @property
@@ -115,7 +115,7 @@ class Client:
         return transport.first_partition if isinstance(transport, KeyPartitioning) else 1
 
     def open(self) -> None:
-        """Connect to the log's server, if the log is on a server; hs.connect() calls this method.
+        """Connect to the server, if the log is on a server; hs.connect() calls this method.
 
         Raises:
             ServerUnreachableError: the server cannot be reached.
@@ -125,7 +125,7 @@ class Client:
             self._transport.open()
 
     def interrupt(self, thread: int) -> None:
-        """Interrupt a thread's call that waits for a server, as if the connection had broken.
+        """Interrupt a thread's call that waits for a server; the call fails as after a broken connection.
 
         Args:
             thread: Thread identifier, as returned by threading.get_ident().
@@ -210,7 +210,7 @@ class Client:
 
         Raises:
             StreamNotFoundError: the stream does not exist.
-            AlreadyExistsError: another stream has that name.
+            AlreadyExistsError: another stream has this name.
             LogLockedError: another process is the writer of an embedded log.
         """
         transport = self._open_transport()
@@ -280,8 +280,8 @@ class Client:
     def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
         """Change options of a topic, and return it; omitted options stay unchanged, None disables an option.
 
-        Retention deletes whole segment files in the background, never the active file. Each partition can therefore exceed a
-        limit by up to one file.
+        Retention deletes whole segment files in the background, never the active file. Each partition can exceed a limit by up to
+        one file.
 
         Args:
             name: `stream/topic`.
@@ -294,8 +294,7 @@ class Client:
                     10,000,000; a message with a repeated id is dropped.
                 summary_headers: Names of at most 8 headers, as a list or separated by commas. Their values are summarized for
                     each closed segment file, so that filters skip files that lack the searched value.
-                deletion_grace_us: Time until messages marked for deletion are removed from the disk, microseconds; None keeps
-                    them.
+                deletion_grace_us: Time until messages marked for deletion are removed from the disk, microseconds; None: never.
                 legal_hold: Whether to keep all messages; no operation then removes messages.
                 kafka_headers: Header convention for Kafka clients of the server: `headstream` (the default), `spring`, `connect`,
                     `connect-json`, `cloudevents` or `raw`.
@@ -319,7 +318,7 @@ class Client:
 
         Raises:
             TopicNotFoundError: the topic does not exist.
-            AlreadyExistsError: another topic of the stream has that name.
+            AlreadyExistsError: another topic of the stream has this name.
             LogLockedError: another process is the writer of an embedded log.
         """
         transport = self._open_transport()
@@ -330,7 +329,7 @@ class Client:
     def purge_topic(self, name: str | TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it; the next message gets offset 0.
 
-        Consumers of the topic get OffsetOutOfRangeError, and must call seek() to continue.
+        Consumers of the topic raise OffsetOutOfRangeError and must call seek() to continue.
 
         Raises:
             TopicNotFoundError: the topic does not exist.
@@ -394,8 +393,8 @@ class Client:
         """Return a producer that sends messages to a topic in batches.
 
         Args:
-            encode: A serializer, such as serializers.json(), or a function from a value to bytes. The producer then accepts
-                values instead of payloads.
+            encode: A serializer, such as serializers.json(), or a function from a value to bytes; the producer then accepts
+                values.
             linger_ms: How long a message waits for its batch to fill, milliseconds or a timedelta; 0 sends without delay.
             batch_bytes: Size at which a batch is sent immediately, bytes; 1 byte to 64 MiB.
             batch_count: Number of messages at which a batch is sent immediately.
@@ -498,14 +497,14 @@ class Client:
             options: By name:
                 group: Group for which offsets are committed.
                 name: Single consumer for which offsets are committed. Without group and name, nothing is committed.
-                partitions: Partitions to read; None for all partitions, or the partitions that the group assigns. Named
-                    partitions are not shared.
+                partitions: Partitions to read, not shared with the group; None: all partitions, or the partitions that the group
+                    assigns.
                 start: Where to start in a partition without a committed offset: an offset, `first` (the default), `last` (only
                     messages appended later), or a PollingStrategy.
                 states: States to deliver, by default `available`; None delivers all messages.
                 where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`.
-                on_filter_error: What to do with a message if the filter compares values that cannot be compared, such as a
-                    number with a string: `skip` (the default), `deliver`, or `raise` HeaderError.
+                on_filter_error: What to do with a message if the filter compares incomparable values, such as a number and a
+                    string: `skip` (the default), `deliver`, or `raise` HeaderError.
                 timeout_ms: Iteration ends after this time without a message; None waits without limit.
                 session_timeout_ms: A group member that neither polls, commits nor finishes a message for this time loses its
                     partitions if other members wait for them; later commits in these partitions are rejected.
@@ -514,8 +513,8 @@ class Client:
                 dead_letter: Topic for messages that failed in their last attempt; a missing topic is created.
                 mode: `ordered` (the default), or `shared`: the consumers of the group are workers that lease single messages.
                     A group can have more workers than partitions; only hs.Retry(order="key") keeps an order.
-                lease: With `mode="shared"`: how long a worker holds a message, for example `30s` (the default); then another
-                    worker receives the message.
+                lease: With `mode="shared"`: how long a worker holds a message, for example `30s` (the default), before another
+                    worker receives it.
                 on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer starts or stops
                     reading, within the consumer's calls and in their thread.
 
@@ -638,8 +637,8 @@ class Client:
     def groups(self, topic: str | TopicName) -> list[Group]:
         """Return the consumer groups of a topic, by name, with their members, committed offsets and lag.
 
-        A group exists if it was created on a server, has committed offsets or has members. Members in this process, or on the
-        server, are listed individually.
+        A group exists if it was created on a server, has committed offsets or has members. Members in this process or on the
+        server are listed.
 
         Raises:
             TopicNotFoundError: the topic does not exist.
@@ -697,7 +696,7 @@ class Client:
         """Return the delivery history of a message in a group: attempts with times, workers and errors, and the next step.
 
         Raises:
-            TopicNotFoundError, PartitionNotFoundError, GroupNotFoundError: one of them does not exist.
+            TopicNotFoundError, PartitionNotFoundError, GroupNotFoundError: the topic, the partition or the group does not exist.
             OffsetOutOfRangeError: the partition has no such message.
             UnsupportedError: the log is in Kafka.
         """
@@ -728,7 +727,7 @@ class Client:
 
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
-            OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
+            OffsetOutOfRangeError: a message does not exist; nothing is changed.
             LogLockedError: another process is the writer of an embedded log.
         """
         check_whole("partition", partition)

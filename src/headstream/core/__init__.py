@@ -5,6 +5,6 @@
     filters/   conditions on headers and fields
     wire/      the commands of Iggy's protocol and of Headstream's extensions, in bytes and in JSON
 
-All packages can import this package. It imports only headstream.errors. Read first: model/message.py, codec/binary.py,
+Every package can import core, which imports only headstream.errors. Read first: model/message.py, codec/binary.py,
 wire/records.py.
 """

@@ -123,15 +123,14 @@ class App:
         return self._log
 
     def run(self) -> None:
-        """Run until all handlers have ended: after Ctrl-C, SIGTERM, stop() or `timeout_ms`.
+        """Run until all handlers have ended: after Ctrl-C, SIGTERM or stop(), or by their `timeout_ms`.
 
         The first signal ends each handler after its current message. The second signal cancels the handlers; their current
         messages are delivered again.
 
         Raises:
             HeadstreamError: a log, topic or option cannot be used.
-            Exception: a handler without `on_error` raised this error. Its message is not committed, and all other handlers have
-                ended.
+            Exception: a handler without `on_error` failed. Its message is not committed, and all other handlers have ended.
             KeyboardInterrupt: a second signal cancelled the handlers.
         """
         self._is_forced = False

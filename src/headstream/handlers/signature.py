@@ -94,7 +94,7 @@ class Signature:
             raise InvalidInputError(
                 f"an annotation cannot be evaluated: {error}",
                 where=self.where,
-                advice="Define and import its types in the module, outside functions and `if TYPE_CHECKING`",
+                advice="Define and import the types in the module, outside functions and `if TYPE_CHECKING`",
             ) from error
 
     def _add(self, parameter: inspect.Parameter, hints: dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ class Signature:
             self.decode = self.decode or _serializer_of(plain)
 
     def arguments(self, message: ReceivedMessage) -> dict[str, Any]:
-        """Return the arguments for a message of a consumer that uses `decode`.
+        """Return the handler's arguments for a message, whose consumer must use `decode`.
 
         Raises:
             HeaderError: a header is missing or has the wrong kind.

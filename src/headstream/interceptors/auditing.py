@@ -30,7 +30,7 @@ from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
 
 _log: Final = logging.getLogger("headstream.audit")
 _MAX_BYTES: Final = 255
-"""A header value of a topic with limits `iggy`."""
+"""Maximum size of a header value in a topic with limits `iggy`."""
 
 
 class Auditing(Interceptor):

@@ -22,7 +22,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.interceptors.trace_contexts import open_tracer
 
 MAX_LINKS: Final = 128
-"""The most messages of a batch that are linked: OpenTelemetry's own limit of a span."""
+"""Maximum number of linked messages of a batch, which is OpenTelemetry's limit for a span."""
 
 
 class BatchSpan:

@@ -64,9 +64,9 @@ class Chain:
         self._commit = tuple(steps["on_commit"])
         self._bridge = LoopBridge()
         self.skips_send: Callable[[HeadersInput | None], bool] | None = _skips_of(self._send)
-        """Whether a message with these headers need not pass send(); None: each one passes."""
+        """Whether a message with these headers can skip send(); None: no message can."""
         self.skips_receive: Callable[[Message], bool] | None = _skips_of(self._receive)
-        """Whether a message need not pass receive(); None: each one passes."""
+        """Whether a message can skip receive(); None: no message can."""
         every = (*self._send, *self._acknowledged, *self._receive, *self._commit)
         self.async_names = sorted({step.name for step in every if inspect.iscoroutinefunction(step.call)})
         """The interceptors with a coroutine function."""

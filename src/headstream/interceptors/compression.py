@@ -14,15 +14,15 @@ from headstream.errors import InvalidInputError, InvalidOptionError, MissingExtr
 from headstream.interceptors.interceptor import Interceptor
 
 _MIN_BYTES: Final = 256
-"""Smaller payloads gain less than the header and the work cost."""
+"""Compression of smaller payloads is not worth the header and the CPU time."""
 _LEVELS: Final = {"zlib": (6, range(10)), "zstd": (3, range(1, 23))}
 
 
 class Compression(Interceptor):
     """Compresses the payload of a sent message if this makes the message smaller, and decompresses received payloads.
 
-    A received message without the header `hs.compression` is delivered unchanged. A sent message that already has the header is
-    not compressed again.
+    Received messages without the header `hs.compression` are delivered unchanged. Sent messages with the header are not
+    compressed.
 
     Args:
         algorithm: `zlib`, of the standard library, or `zstd` (the extra `zstd`).

@@ -59,8 +59,7 @@ class Interceptor:
         The producer sends nothing during the call, so this method must be fast, and must not use the producer.
 
         Args:
-            message: The message as sent, after all interceptors, with its partition and, if the message is stored, offset and
-                timestamp.
+            message: The message as sent, after all interceptors, with its partition and, if stored, offset and timestamp.
             error: Why the message is not stored, or None.
         """
         return None
@@ -78,7 +77,7 @@ class Interceptor:
     def skips_send(self, headers: HeadersInput | None) -> bool:
         """Return whether a message can be sent without a call of on_send, so that no Message is created.
 
-        Called for each message if this is the client's only interceptor with on_send. If this method raises an error, on_send is
+        Called for each message if this is the client's only interceptor with on_send. If skips_send() raises an error, on_send is
         called.
 
         Args:
@@ -134,7 +133,7 @@ def interceptor_name(interceptor: object) -> str:
 
 
 def check_policy(interceptor: object, on_error: object, dead_letter: object) -> tuple[ErrorPolicy, str | None]:
-    """Check and return an interceptor's error policy and dead-letter topic; it can refuse policies (`refused_policies`).
+    """Check and return an interceptor's error policy and dead-letter topic; `refused_policies` are not allowed.
 
     Raises:
         InvalidOptionError: the policy is unknown or refused, or the topic is missing or not allowed.

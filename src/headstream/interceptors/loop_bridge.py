@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import asyncio
 
 WORKING_FOR: Final[ContextVar[asyncio.AbstractEventLoop | None]] = ContextVar("WORKING_FOR", default=None)
-"""The event loop that the current thread's call belongs to."""
+"""The event loop to which the call of the current thread belongs."""
 
 
 class LoopBridge:

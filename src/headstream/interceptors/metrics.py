@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 _REMAINING: Final = "others"
-"""The topic of all topics beyond the limit."""
+"""The label of all topics beyond the limit."""
 
 _BOUNDS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 

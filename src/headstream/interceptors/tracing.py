@@ -5,8 +5,7 @@
     process    a span around the processing, by `with tracing.process(message):`
 
 If a rate is set, most messages do not belong to a sampled trace. They are recognised by the current context and by their header
-names, before an OpenTelemetry object or a Message is created. Messages that begin a trace are chosen by counting down random
-gaps.
+names, before an OpenTelemetry object or a Message is created. Counting down random gaps chooses the messages that begin a trace.
 
 The names of messaging attributes are from version 1.27 of OpenTelemetry's conventions, which are not stable yet.
 """
@@ -31,7 +30,7 @@ _MAX_BYTES: Final = 255
 """A header value of a topic with limits `iggy`: a longer tracestate or baggage is left out, as W3C's specifications allow."""
 
 _COMPANIONS: Final = frozenset(("tracestate", "baggage"))
-"""Headers that are of no trace without others."""
+"""Headers that do not belong to a trace without other headers."""
 
 _SEARCHABLE: Final = (dict, Headers)
 """Headers as given to send() whose names are found without encoding them."""
@@ -71,7 +70,7 @@ class Tracing(Interceptor):
             raise InvalidOptionError(f"rate must be 0 to 1, not {rate!r}", advice="Use 0.01 for one message in a hundred")
         self._rate = rate
         self._untraced = 0 if rate is None else _draw_gap(rate)
-        """How many messages outside of any trace pass before one begins a trace; threads may miscount by one."""
+        """Number of messages outside of any trace that are sent before a message begins a trace; threads may miscount by one."""
 
     def skips_send(self, headers: HeadersInput | None) -> bool:
         """Return whether a message with these headers gets no span and no header."""

@@ -39,7 +39,7 @@ class LogAccess(Protocol):
 
     @property
     def identity(self) -> str | None:
-        """The UUID that identifies the log, or None before its first write."""
+        """The UUID that identifies the log; None before the first write."""
 
     @property
     def states(self) -> MessageStates:

@@ -84,7 +84,7 @@ class Log:
 
     @property
     def identity(self) -> str | None:
-        """The UUID that identifies this log, or None before its first write."""
+        """The UUID that identifies this log; None before the first write."""
         marker = self._found()
         return None if marker is None else marker.identity
 
@@ -217,7 +217,7 @@ class Log:
         self.partition(topic, number).roll()
 
     def drop(self, topic: TopicRecord) -> None:
-        """Close a topic's files and remove them."""
+        """Close and remove a topic's files."""
         for number in range(1, topic.partitions + 1):
             self.close_partition(topic, number)
         self._opened.pop(topic.number, None)

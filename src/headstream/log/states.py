@@ -13,8 +13,8 @@ last, so every unavailable message has a row. A reader of bytes and rows queries
 that it sees a concurrent change in one of the two queries. Rows of removed messages are deleted after their segment was replaced;
 a reader that finds no rows must read the current files (PartitionStates.renew()).
 
-Long runs of unavailable messages are skipped without reading them (core/model/offset_ranges.py). A run contains only settled
-rows; a message that becomes available is removed from the run before its byte is written.
+Long runs of unavailable messages are skipped without being read (core/model/offset_ranges.py). A run contains only settled rows;
+a message that becomes available is removed from the run before its byte is written.
 """
 
 from __future__ import annotations
@@ -145,13 +145,13 @@ class MessageStates:
         return found
 
     def set(self, topic: TopicRecord, number: int, offsets: Iterable[int], change: StateChange) -> None:
-        """Set the state of messages, synced before the method returns.
+        """Set the state of messages; the change is synced before the method returns.
 
         Args:
             change: The new state with reason, author and time; its offset is ignored.
 
         Raises:
-            OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
+            OffsetOutOfRangeError: a message does not exist; nothing is changed.
             StorageError: the operating system reported a write error; the next opening completes the recorded changes.
         """
         wanted = sorted(set(offsets))
@@ -302,8 +302,8 @@ class PartitionStates:
     def renew(self, follower: PartitionFollower) -> None:
         """Refresh a follower if the catalog has changed since its last renewal; call it after querying the rows.
 
-        A follower can hold open files and messages in memory that were replaced when marked messages were removed: they still
-        contain the removed messages, whose rows no longer exist.
+        A follower can hold open files and cached messages from before a removal of marked messages. These still contain the
+        removed messages, whose rows no longer exist.
         """
         changes = self._states.catalog_changes()
         if follower.states_changes != changes:

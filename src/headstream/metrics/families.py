@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from headstream.errors import StorageError
 
 MOST_SERIES: Final = 1000
-"""Topics, tables or groups with their own series in a metric."""
+"""Maximum number of topics, tables or groups with their own series in a metric."""
 
 Series: TypeAlias = tuple[tuple[str, ...], float]
 """Values of the labels, and the value."""

@@ -73,7 +73,7 @@ class MetricsOutput:
 
 
 def open_push(service: str, collect: Callable[[], Iterable[Metric]]) -> OtlpPush:
-    """Return an OtlpPush; errors as for OtlpPush."""
+    """Create an OtlpPush; MissingExtraError if the extra `otlp` is not installed, other errors as for OtlpPush."""
     try:
         from headstream.metrics.otlp import OtlpPush
     except ImportError as error:

@@ -7,8 +7,9 @@
                   3. commit the end offsets of the destination: the next run reads back the messages after them
 
 A message is written together with its position in the source (hops.py). After a kill, the next run therefore reads back which
-messages after the last checkpoint already exist in the destination, and skips them. After a kill between steps 2 and 3, it only
-reads back more messages. Step 3 is delayed until the committed offsets of the source are past all messages that were read back.
+messages after the last checkpoint already exist in the destination, and skips them. After a kill between steps 2 and 3, the next
+run only reads back more messages. Step 3 is delayed until the committed offsets of the source have passed all messages that were
+read back.
 Each message is thus copied once to any kind of destination, without producer ids. Exception: a server stores the last request of
 a killed mirror after the next run has finished reading back.
 """
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _POLL_COUNT: Final = 1000
 _IDLE_S: Final = 0.1
-"""How long to wait for messages when no topic has any."""
+"""How long to wait for messages if no topic has new messages."""
 _CHECK_EVERY_S: Final = 5.0
 """How often patterns are matched against the source's topics, and lag is measured."""
 
@@ -50,8 +51,7 @@ class MirrorOptions:
         once: Whether to stop after copying the messages that existed at the start.
         bytes_per_s: Maximum rate of payload and key bytes, bytes per second; None sets no limit.
         checkpoint_s: Interval between checkpoints, seconds. After a kill, messages sent since the last checkpoint are read back.
-        states: `keep` copies messages with their states. `available` copies only available messages, for destinations without
-            states.
+        states: `keep` copies messages with their states. `available` copies available messages only, for example to Kafka.
         source_name: The source's name in the header hs.mirror; by default the log's identity.
         target_name: The destination's name in the header hs.mirror; by default the log's identity.
         on_progress: Called after each checkpoint, and repeatedly while no message arrives.
@@ -141,8 +141,7 @@ class Mirror:
     """One run of a mirror.
 
     Raises:
-        InvalidOptionError: a log has neither an identity nor a name, or source and destination are the same log and there is no
-            route.
+        InvalidOptionError: a log has neither an identity nor a name, or both are the same log and there is no route.
     """
 
     def __init__(self, source: Client, target: Client, options: MirrorOptions | None = None) -> None:
@@ -243,7 +242,7 @@ class Mirror:
         return self._target_name
 
     def _committer(self, direction: str, log: str) -> str:
-        """Return the name that owns committed offsets: in the source `to` destination, in the destination `from` source."""
+        """Return the name under which offsets are committed: mirror-to-TARGET in the source, mirror-from-SOURCE in the target."""
         return f"mirror-{direction}-{log}"
 
     def _measure_lag(self) -> None:

@@ -72,8 +72,7 @@ class TargetTopic:
     """One topic of the destination.
 
     At each checkpoint the mirror commits the end offsets of the destination's partitions under its own name. After a kill,
-    messages that were copied since the last checkpoint are read back from these offsets, and are identified by their header
-    hs.mirror.
+    messages copied since the last checkpoint are read back from these offsets, and identified by their header hs.mirror.
 
     Args:
         name: `stream/topic` in the destination; the topic is created if missing.

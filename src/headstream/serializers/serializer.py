@@ -10,7 +10,7 @@ from headstream.errors import HeadstreamError, InvalidOptionError, MissingExtraE
 
 _T = TypeVar("_T")
 _SHOWN_CHARACTERS: Final = 300
-"""Of a library's error text, which can repeat the whole value."""
+"""Maximum length of a library's error text, which can repeat the entire value."""
 
 
 @dataclass(frozen=True, slots=True)

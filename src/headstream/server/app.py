@@ -1,4 +1,4 @@
-"""ServerApp: assembles all parts and runs their lifecycle: start, ready, drain, stop.
+"""ServerApp: assembles all parts of a server and controls their life cycle: start, ready, drain, stop.
 
 start   log -> users -> threads -> listeners (TCP, HTTP) -> {data}/runtime/current_config.toml: ready
 stop    no new connections -> received requests answered -> threads -> log, synced
@@ -62,11 +62,11 @@ _SECRET_BYTES: Final = 64
 
 
 class ServerApp:
-    """A server, while the body of `async with` runs.
+    """A server that runs in the body of an `async with` statement.
 
     Args:
         pipelines: Reports of Replicate pipelines for the console.
-        tracer_provider: Of OpenTelemetry's SDK, for `config.tracing`; by default the global provider.
+        tracer_provider: Tracer provider of OpenTelemetry's SDK, for `config.tracing`; by default the global provider.
     """
 
     def __init__(self, config: ServerConfig, pipelines: PipelineReports | None = None, *, tracer_provider: Any = None) -> None:
@@ -86,7 +86,7 @@ class ServerApp:
 
     @property
     def console_url(self) -> str | None:
-        """The URL of the console; None if it is not served."""
+        """The URL of the console; None if the console is not served."""
         if self.http_address is None or not self._config.http.console:
             return None
         return f"{'http' if self._config.http_tls is None else 'https'}://{self.http_address}/console"
@@ -99,7 +99,7 @@ class ServerApp:
         return self._dispatcher
 
     async def start(self) -> None:
-        """Open the log and the listeners; HeadstreamError also if other machines could log in with the default password."""
+        """Open the log and the listeners; HeadstreamError, also if other machines could log in with the default password."""
         try:
             await self._start()
         except BaseException:
@@ -236,7 +236,7 @@ class ServerApp:
             self._http.show(self._kafka.traffic)
 
     def _check_anonymous(self, address: Address) -> None:
-        """Reject root as the user of Kafka's clients without a login, where other machines can connect."""
+        """Raise an error if Kafka clients without a login act as root and other machines can connect."""
         name = self._config.kafka.anonymous_user
         user = None if name is None else self.dispatcher.users.find(name)
         if name is None or (user is not None and (user.id != ROOT or address.is_loopback)):
@@ -252,21 +252,21 @@ class ServerApp:
 
     @staticmethod
     def _limit_of_connections(wanted: int, transport: str) -> int:
-        """Return the limit of one listener's connections, since the log needs a part of the open files."""
+        """Return the connection limit of one listener; a part of the open files is reserved for the log."""
         most = min(wanted, max_open_files() // _CONNECTIONS_SHARE)
         if most < wanted:
             note(logging.INFO, "limit of connections lowered", most=most, wanted=wanted, transport=transport)
         return most
 
     def _remove_if_fresh(self) -> None:
-        """Remove an existing log if --fresh is set."""
+        """Remove an existing log if `--fresh` is set."""
         config = self._config
         if config.is_fresh and config.data is not None:
             removed = remove_log(os.path.realpath(config.data), OsFiles(), [config.runtime])
             note(logging.WARNING if removed else logging.INFO, "log removed: --fresh", data=config.data, removed=removed)
 
     def _warn_of_exposure(self) -> None:
-        """Warn of settings that expose the server to other machines."""
+        """Log warnings about settings that expose the server to other machines."""
         config = self._config
         listeners = (
             ("tcp", config.tcp_address, config.tcp_tls is not None),
@@ -283,7 +283,7 @@ class ServerApp:
                 note(logging.WARNING, "passwords and messages are not encrypted (no TLS)", transport=transport, on=str(address))
 
     def _check_reachable(self) -> None:
-        """Reject addresses that other machines can reach while the root user has the default password."""
+        """Raise an error if the root user has the default password and other machines can reach an address."""
         config = self._config
         addresses = (config.tcp_address, config.http_address, config.quic_address, config.kafka_address)
         open_addresses = [address for address in addresses if address is not None]
@@ -305,7 +305,7 @@ class ServerApp:
         )
 
     async def _sweep_periodically(self) -> None:
-        """End the sessions of silent clients, and remove expired tokens."""
+        """End the sessions of clients without heartbeats, and remove expired tokens."""
         config = self._config
         heartbeat_us = config.settings.heartbeat_us
         times_s = [time_s for time_s in (config.token_sweep_s, None if heartbeat_us is None else heartbeat_us / 1e6) if time_s]
@@ -317,7 +317,7 @@ class ServerApp:
                 note(logging.ERROR, "sweeping failed", error)
 
     async def stop(self) -> None:
-        """Stop listening, answer received requests, sync, close the log; idempotent. PartitionClosedError: not all is synced."""
+        """Stop listening, answer received requests, sync, close the log; idempotent. PartitionClosedError if a sync failed."""
         note(logging.INFO, "stopping")
         stopping = []
         if self._tcp is not None:
@@ -349,7 +349,7 @@ class ServerApp:
         return path
 
     def _write_current_config(self) -> None:
-        """Write the settings in effect, with the bound addresses."""
+        """Write the effective settings, with the bound addresses."""
         runtime = self._runtime()
         if runtime is None:
             return
@@ -365,7 +365,7 @@ class ServerApp:
         partial.replace(runtime / CURRENT_CONFIG)
 
     def _stored_secret(self) -> bytes:
-        """Return the stored secret of access tokens, so that tokens survive a restart."""
+        """Return the stored secret for access tokens, which keeps tokens valid after a restart."""
         runtime = self._runtime()
         if runtime is None:
             return os.urandom(_SECRET_BYTES)

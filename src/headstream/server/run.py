@@ -30,7 +30,7 @@ Python's default of 5 ms, one client that lists many topics in a loop leaves oth
 
 
 def run(config: ServerConfig, on_ready: Callable[[ServerApp], None], pipelines: PipelineReports | None = None) -> None:
-    """Serve until SIGTERM or SIGINT, and return after draining and syncing; a second signal exits immediately."""
+    """Serve until SIGTERM or SIGINT, then drain, sync and return; a second signal exits immediately."""
     start_logging(config.log_level, config.log_form)
     _open_many_files()
     configure_malloc()

@@ -6,7 +6,7 @@
     lag.metrics_text()                            OpenMetrics text for Prometheus
     prometheus_client.REGISTRY.register(lag)      with the other metrics of the process
 
-Spark reports the end of a source (latestOffset) and the end of a batch (endOffset) with every progress; the
+Spark reports the end of a source (latestOffset) and the end of a batch (endOffset) with every progress report; the
 difference is the lag. The lag is reported for the headstream source and for Spark's own Kafka source, whose offsets have the same
 form. The rows that a batch has written are reported for sinks in Python, such as the headstream sink.
 """
@@ -136,7 +136,7 @@ class LagListener(StreamingQueryListener):
             self._on_lag(lags)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Do nothing: the last progress is still valid."""
+        """Do nothing: the last progress report is still valid."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Remove a query that has ended."""

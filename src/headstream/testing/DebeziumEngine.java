@@ -8,7 +8,7 @@ import java.util.concurrent.*;
 import org.apache.kafka.clients.producer.*;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-public class Engine {
+class Engine {
   static final String MARKS = ".headstream_marks";
 
   static byte[] bytes(Object value) throws Exception {

@@ -15,15 +15,19 @@ The engine requires Java 17. The first start downloads Debezium's jars. The engi
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
+import subprocess
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, Protocol
 
 from headstream.errors import EnvironmentSetupError
 from headstream.spark.sessions.jar_sets import DEBEZIUM, JarSet
-from headstream.spark.sessions.jars import fetch
+from headstream.spark.sessions.jars import cache_folder, fetch
 from headstream.spark.sessions.java import find_java
 from headstream.testing.temporary_server import CHECK_SECONDS, TemporaryServer
 
@@ -31,7 +35,7 @@ _PROGRAM: Final = Path(__file__).with_name("DebeziumEngine.java")
 _MARKS: Final = "marks.txt"
 _OFFSETS: Final = "offsets.dat"
 _STARTS: Final = 4
-"""Most starts while one mark is awaited."""
+"""Maximum number of starts during one flush()."""
 _MARK_SECONDS: Final = 1.0
 _FORGET: Final = """
 SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{slot}' AND active;
@@ -87,7 +91,7 @@ class CapturedDatabase(Protocol):
 
 
 class DebeziumEngine(TemporaryServer):
-    """The engine of one connector. It runs from start() to stop(), or within a `with` statement.
+    """The engine of one connector, which runs from start() to stop() or within a `with` statement.
 
     After kill(), start() continues after the stored offsets. Topic names begin with `shop`. In a Headstream log, create the
     topics with `limits="wide"` before the first change of a table.
@@ -124,8 +128,8 @@ class DebeziumEngine(TemporaryServer):
     def flush(self) -> None:
         """Wait until everything that the source has committed is sent.
 
-        This method inserts rows into the table `headstream_marks`, and waits until the engine has sent one of them. If the engine
-        has ended, for example because the listener was unavailable, it is restarted.
+        This method inserts a row into the table `headstream_marks` and waits until the engine has sent the row. If the engine has
+        ended, for example because the listener was unavailable, the engine is restarted.
 
         Raises:
             EnvironmentSetupError: the changes are not sent within the timeout, or the engine ends repeatedly; the message
@@ -174,9 +178,30 @@ class DebeziumEngine(TemporaryServer):
 
     def _command(self, directory: Path) -> list[str]:
         jars = fetch(jar_set=self._jars)
-        command = [str(find_java().executable), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-        command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", ":".join(map(str, jars))]
-        return [*command, str(_PROGRAM), str(directory / "engine.properties")]
+        command = [*_java(), "-Xmx256m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        command += ["-cp", ":".join(map(str, [_compiled(jars), *jars]))]
+        return [*command, "Engine", str(directory / "engine.properties")]
+
+
+def _java() -> list[str]:
+    return [str(find_java().executable), "-XX:TieredStopAtLevel=1"]
+
+
+def _compiled(jars: Sequence[Path]) -> Path:
+    """Return the folder of the compiled program; it is compiled if it is missing."""
+    folder = cache_folder() / f"debezium-engine-{hashlib.sha256(_PROGRAM.read_bytes()).hexdigest()[:8]}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+            made = Path(work, "classes")
+            options = ["--release", "17", "-cp", ":".join(map(str, jars)), "-d", str(made), str(_PROGRAM)]
+            compiler = [*_java(), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+            ran = subprocess.run([*compiler, *options], capture_output=True, text=True, errors="replace")
+            if ran.returncode != 0:
+                raise EnvironmentSetupError(f"{_PROGRAM.name} cannot be compiled: {ran.stderr}", advice="Install a JDK")
+            with contextlib.suppress(OSError):  # another process was faster
+                made.rename(folder)
+    return folder
 
 
 def _sent_marks(path: Path) -> list[int]:

@@ -44,7 +44,7 @@ appender.stderr.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex{short}
 
 
 class KafkaBroker(TemporaryServer):
-    """A Kafka broker of one node. It runs from start() to stop(), or within a `with` statement.
+    """A Kafka broker of one node, which runs from start() to stop() or within a `with` statement.
 
     Args:
         properties: Broker settings that override the test defaults, such as {"message.max.bytes": "10485760"}.

@@ -19,11 +19,11 @@ from headstream.server.network.tls import TlsFiles
 
 _HOST: Final = "127.0.0.1"
 _CHEAP_ROUNDS: Final = 4
-"""The cheapest password hash: nothing is secret here, and each login waits for it."""
+"""The cheapest password hash: tests have no secrets, and every login waits for the hash."""
 
 
 class LocalServer:
-    """A server in a thread of this process. It runs from start() to stop(), or within a `with` statement.
+    """A server that runs in a thread of this process, from start() to stop() or within a `with` statement.
 
     Args:
         directory: The log's directory; None for a log in memory, which is lost at a restart.
@@ -86,7 +86,7 @@ class LocalServer:
         return _HOST, self._kafka_port
 
     def start(self) -> LocalServer:
-        """Start the server and return when it is ready. After stop(), it uses its previous ports again.
+        """Start the server and return when it is ready. After stop(), the server uses its previous ports again.
 
         Raises:
             MissingExtraError: the libraries of `headstream[server]` are not installed.
@@ -155,6 +155,6 @@ class LocalServer:
 
 @contextmanager
 def server(directory: Path | None = None) -> Iterator[LocalServer]:
-    """Run a server on free ports during the body of a `with` statement; `directory` None keeps its log in memory."""
+    """Run a server on free ports during the body of a `with` statement; if `directory` is None, the log is in memory."""
     with LocalServer(directory) as running:
         yield running

@@ -31,7 +31,7 @@ from headstream.errors import EnvironmentSetupError, InvalidInputError
 from headstream.testing.temporary_server import HOST, TemporaryServer, find_free_ports
 
 _NAME: Final = "headstream"
-"""Of the superuser and of the database."""
+"""Name of the superuser and of the database."""
 _PROGRAMS: Final = ("initdb", "postgres", "psql")
 _DEBIAN: Final = Path("/usr/lib/postgresql")
 _DROP_ROOT: Final = (
@@ -51,7 +51,7 @@ _DEFAULTS: Final = {
 
 
 class PostgresServer(TemporaryServer):
-    """A PostgreSQL server with one database. It runs from start() to stop(), or within a `with` statement.
+    """A PostgreSQL server that has one database, and runs from start() to stop() or within a `with` statement.
 
     Args:
         directory: Parent of the server's directory, which stop() removes; by default the directory of temporary files. If this

@@ -6,7 +6,7 @@ The guard ends the program (with the named signal, SIGKILL by default) and remov
 guard's standard input is closed, its parent has exited, or the guard is terminated. An interrupted or killed test run therefore
 leaves neither processes nor files. If the guard reads the word `keep`, it ends the program but retains the folder.
 
-The guard is run as a script in its own session. It does not import Headstream, so that it starts quickly.
+The guard is run as a script in its own session. The guard does not import Headstream, so that the guard starts quickly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CHECK_SECONDS: Final = 0.2
 """A pipe inherited by a forked process does not close, so the parent is checked too."""
 _STOP_SECONDS: Final = 20
 _END_SECONDS: Final = 10
-"""Until a program that does not end by its signal is killed."""
+"""Time after which a program that ignores the signal is killed."""
 
 
 def main(arguments: list[str]) -> int:

@@ -57,8 +57,7 @@ class CaptureOptions:
         partial_images: Updates carry their key, the changed columns and some further columns (never an unchanged large object).
             All other columns are null and not in the column mask. A key update still carries the complete row, unless
             `partial_key_changes` is set.
-        partial_key_changes: Updates that change the key are also partial: the other columns are known only from changes under the
-            old key.
+        partial_key_changes: Key updates are also partial: the other columns are known only from changes under the old key.
         before_images: Whether all updates carry beforeData; if False, only key updates carry it.
         deletes_in: The section that contains the deleted row, `data` or `beforeData`; the other section is null.
         deleted_columns: Whether a deleted row has all columns, or only its key.
@@ -71,8 +70,7 @@ class CaptureOptions:
         transaction_fields: Whether Avro headers have the transaction's event counter and last-event flag.
         envelope_headers: Headers in the envelope of data messages.
         task: Name of the capturing task. Schema ids of the same tables differ between tasks.
-        refresh_times: Whether messages of the full load have a timestamp, as in some installations; their sequence is always
-            empty.
+        refresh_times: Whether messages of the full load have a timestamp, as in some installations; their sequence remains empty.
         json_envelopes: Whether JSON data messages are in an envelope. Messages without an envelope do not name their table.
     """
 

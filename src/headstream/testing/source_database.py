@@ -1,6 +1,6 @@
 """A simulated source database and its capture: a test oracle for jobs that turn change messages into tables.
 
-The database is generated in memory from a seed, so the true final state of every table is known. Its capture equals the messages
+The database is generated in memory from a seed, so the true final state of every table is known. The capture equals the messages
 that Replicate would send. Pass the messages to your job in any order, then compare:
 
     >>> from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, repeat, shuffle
@@ -48,8 +48,7 @@ class SourceDatabase:
     Args:
         seed: The same seed and arguments produce the same database, including messages.
         rows: Number of rows per table in the full load, from 0.
-        transactions: Number of transactions after the load, from 0; an altered table is altered half-way through the
-            transactions.
+        transactions: Number of transactions after the load, from 0; tables are altered half-way through the transactions.
         largest_transaction: Maximum number of changes per transaction, from 1 (see source_history).
         key_changes: Whether transactions change primary keys.
 

@@ -23,7 +23,7 @@ REPLICATE_TYPES: Final = frozenset({
 """Every column type that Replicate supports."""
 
 LOB_TYPES: Final = frozenset({"BLOB", "CLOB", "NCLOB"})
-"""Replicate's large objects: never a key, never in a change mask."""
+"""Replicate's large objects, which are never part of a key or a change mask."""
 
 _KEY_TYPES: Final = REPLICATE_TYPES - LOB_TYPES - {"REAL4", "REAL8", "BOOLEAN", "TIME"}
 

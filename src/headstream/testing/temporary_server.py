@@ -21,12 +21,12 @@ from headstream.errors import ClosedError, EnvironmentSetupError
 from headstream.testing import process_guard
 
 HOST: Final = "127.0.0.1"
-"""The address on which they listen."""
+"""The address on which the servers listen."""
 _ATTEMPTS: Final = 20
 _PASSING: Final = ("Address already in use", "is still in use", "is starting up")
-"""Ends of a start that a later start does not have: another process took the port, or killed processes are still exiting."""
+"""Messages of failures that a later start does not have: the port was in use, or killed processes were still exiting."""
 _PORTS: Final = (15_000, 32_000)
-"""Ports to choose from; Linux gives outgoing connections those from 32,768 on."""
+"""The range of ports; Linux assigns ports from 32,768 on to outgoing connections."""
 _PORT_ATTEMPTS: Final = 20
 CHECK_SECONDS: Final = 0.05
 _WHOLE_LOG: Final = 100_000
@@ -35,7 +35,7 @@ _LOG_NAME: Final = "server.log"
 
 
 class TemporaryServer:
-    """A program with its own directory. It runs from start() to stop(), or within a `with` statement.
+    """A program that has its own directory, and runs from start() to stop() or within a `with` statement.
 
     A subclass defines how the directory is prepared, how the program is called, and when the program is ready.
 
@@ -135,7 +135,7 @@ class TemporaryServer:
         return True
 
     def _complete(self) -> None:
-        """Do work that requires the running program, once after the first start."""
+        """Do work that requires the running program; called once, after the first start."""
 
     def _kill(self, directory: Path) -> None:
         """Kill child processes that would outlive the program."""

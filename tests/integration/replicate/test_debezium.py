@@ -38,7 +38,7 @@ except EnvironmentSetupError as error:
 
 
 def test_tables_equal_postgresql_after_a_random_history(spark: SparkSession) -> None:
-    DebeziumHistory(1, spark).run(rounds=2)
+    DebeziumHistory(1, spark, width=1).run(rounds=2)
 
 
 @pytest.mark.nightly
@@ -141,5 +141,5 @@ def _mariadb_work(rng: Random, steps: int) -> str:
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_tables_equal_postgresql_after_many_histories_with_kills() -> None:
-    for seed in range(1, 201):
+    for seed in range(1, 201, DebeziumHistory.width):
         run_history(DebeziumHistory, seed)

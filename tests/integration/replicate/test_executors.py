@@ -265,6 +265,17 @@ def test_few_changes_of_small_tables_are_merged_in_the_driver_and_many_by_spark(
 
 
 @pytest.mark.nightly
+def test_tables_equal_the_source_when_an_executor_is_killed_in_a_merge(tmp_path: Path) -> None:
+    log = Log(tmp_path, transactions=100)
+    log.send([*log.metadata, *log.loads, *log.changes])
+    with cluster(tmp_path, "lose-executor") as pipeline:
+        summary = pipeline.run()
+    assert len(summary["killed"]) == 1
+    assert (summary["rows_in_driver"], summary["parked"], summary["failing"]) == (0, 0, {})
+    log.assert_equal()
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", [[], pytest.param(["history"], marks=pytest.mark.soak)])
 def test_tables_equal_the_source_when_the_driver_is_killed_between_the_merges_and_the_end_of_the_micro_batch(
     tmp_path: Path, how: list[str]

@@ -87,6 +87,12 @@ def run_killed(
     return source
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_pipeline_equals_the_source_when_it_is_killed_and_started_again(tmp_path: Path) -> None:
+    run_killed(tmp_path, 21, 5)
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("kills", "most", "rows"), [(1, 150, 10), pytest.param(3, 80, 40, marks=pytest.mark.nightly)])
 def test_no_part_of_a_transaction_is_seen_when_the_pipeline_is_killed_and_started_again(

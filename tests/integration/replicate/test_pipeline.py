@@ -311,6 +311,28 @@ def test_pipeline_equals_the_source_when_each_of_its_runs_crashes_at_another_ste
     assert sorted(payload or b"" for payload, _ in run.dead()) == [b"not a message %d" % n for n in range(len(CRASH_POINTS))]
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("owner", "method", "call"), CRASH_POINTS, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_pipeline_ends_the_same_when_it_crashes_at_a_step_and_runs_again(
+    run: Run, owner: type, method: str, call: int, when: str
+) -> None:
+    source = SourceDatabase(9, tables=CRASH_TABLES, rows=8, transactions=20)
+    messages = list(source.capture(CaptureOptions(late_metadata={"SHOP.orders": "end"})))
+    late = [message for message in messages if (message.table, message.role) == ("SHOP.orders", "metadata")]
+    run.send(message for message in messages if message not in late)
+    comes_after_the_crash = (owner, method) == (ParkingLot, "park")  # so that there is something to park, however batches are cut
+    if not comes_after_the_crash:
+        run.send(late)
+    run.send_values(b"not a message")
+    crash_at(run, owner, method, call, when)
+    if comes_after_the_crash:
+        run.send(late)
+    run.run(max_messages_per_batch=40)
+    run.assert_equal(source)
+    assert len(run.dead()) == 1
+
+
 def test_pipeline_says_what_to_do_when_a_topic_does_not_exist(run: Run) -> None:
     with pytest.raises(HeadstreamError, match="nowhere"):
         run.run(topics=("cdc/nowhere",))

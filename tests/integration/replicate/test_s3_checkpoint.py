@@ -28,15 +28,12 @@ from headstream.replicate.storage.places import Place, StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 from tests.campaigns.test_replicate_delivery import deliver
 from tests.support.crashes import CrashError, crash_after, fail_with
+from tests.support.replicate.kit_table import METADATA, SHARED, change, ids
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table
 from tests.support.replicate.s3_server import S3Server, find_keys
 from tests.support.server.http_servers import serving
 from tests.support.server.served import wait_for
-
-KIT = make_table()
-SHARED = ("shop", "kit")
-METADATA = metadata_message(KIT)
 
 
 @pytest.fixture(params=["directory", "store"])
@@ -50,14 +47,6 @@ def make_work(directory: Path, place: Place, **options: Any) -> Work:
     if isinstance(place, StorePlace):
         own["storage"] = place.storage
     return Work(directory, **(own | options))
-
-
-def change(number: int, **changed: Any) -> bytes:
-    return data_message(KIT, make_change(number, **changed))
-
-
-def ids(work: Work, *, changes: bool = False) -> list[int]:
-    return sorted(row["id"] for row in work.rows(*SHARED, work.config.change_tables if changes else None))
 
 
 def files_of(directory: Path) -> dict[str, bytes]:

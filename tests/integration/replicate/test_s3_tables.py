@@ -17,21 +17,17 @@ from headstream.replicate.storage.delta_places import open_table
 from headstream.replicate.storage.places import StorePlace, bind
 from headstream.replicate.storage.store_check import check_stores
 from headstream.replicate.storage.store_files import StoreFiles
-from headstream.replicate.tables.tables import table_path
 from headstream.replicate.tables.target_owner import OWNER_FILE, Owner
 from headstream.testing import SourceDatabase
 from tests.campaigns.test_replicate_delivery import deliver
 from tests.support.replicate.iceberg_tables import IDENTIFIER, delta_rows, iceberg_rows, make_mirror, sql_catalog
+from tests.support.replicate.kit_table import MAINTAINED, METADATA, SHARED, change, check_maintenance, check_table_name, ids
 from tests.support.replicate.pipeline_work import LINES, SECOND_US, Work, plain
 from tests.support.replicate.plain_engine import open_plain_engine
 from tests.support.replicate.replicate_messages import make_change, make_table
 from tests.support.replicate.row_changes import check_commits
 from tests.support.replicate.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 from tests.support.replicate.vector_tables import ROWS, vector_table
-
-KIT = make_table()
-SHARED = ("shop", "kit")
-METADATA = metadata_message(KIT)
 
 
 def make_work(server: S3Server, directory: Path, name: str = "one", *, retry_us: int = 200_000, **options: Any) -> Work:
@@ -43,14 +39,6 @@ def make_work(server: S3Server, directory: Path, name: str = "one", *, retry_us:
         "storage": server.settings(retry_us=retry_us),
     }
     return Work(directory / name, **(own | options))
-
-
-def change(number: int, **changed: Any) -> bytes:
-    return data_message(KIT, make_change(number, **changed))
-
-
-def ids(work: Work, *, changes: bool = False) -> list[int]:
-    return sorted(row["id"] for row in work.rows(*SHARED, work.config.change_tables if changes else None))
 
 
 @pytest.mark.parametrize("scd_type", [pytest.param(1, marks=pytest.mark.nightly), 2])
@@ -159,6 +147,24 @@ def test_a_merge_is_done_when_only_the_answer_to_its_commit_was_lost(server: S3S
     work.close()
 
 
+def test_a_second_pipeline_is_refused_by_name_when_the_table_is_in_a_store(server: S3Server, tmp_path: Path) -> None:
+    first, second = make_work(server, tmp_path, "one"), make_work(server, tmp_path, "two")
+    first.send(METADATA, change(1))
+    second.send(METADATA, change(2))
+    reason = second.processor.health.failing[SHARED].reason
+    assert "another pipeline writes to the table" in reason
+    assert str(first.config.checkpoint) in reason
+    second.options["take_over"] = True
+    second.restart()
+    second.now_us += 60 * SECOND_US
+    second.processor.sweep(last=True)
+    first.send(change(3))
+    assert ids(second) == [1, 2]
+    assert first.processor.health.failing.keys() == {SHARED}
+    first.close()
+    second.close()
+
+
 def test_of_pipelines_that_claim_a_table_in_a_store_at_once_one_has_it(server: S3Server, tmp_path: Path) -> None:
     table = server.place(tmp_path.name) / "kit"
     StoreFiles(table / "_delta_log" / "00000000000000000000.json").create(b"{}")
@@ -202,19 +208,12 @@ def test_a_table_in_or_around_another_is_refused_and_its_changes_wait(server: S3
 
 
 def test_maintenance_leaves_the_owner_and_the_needed_files_in_a_store(server: S3Server, tmp_path: Path) -> None:
-    work = make_work(server, tmp_path, compact_every_us=SECOND_US, vacuum_every_us=SECOND_US, vacuum_kept_us=0)
-    work.send(METADATA, change(1))
-    for number in (2, 3):
-        work.send(change(number))
-        work.now_us += 10 * SECOND_US
-        work.processor.sweep(last=True)
-    table = open_table(table_path(work.config.tables, *SHARED))
-    assert table is not None
-    assert len(table.file_uris()) == 1
-    assert ids(work) == [1, 2, 3]
-    with pytest.raises(ReplicateError, match="another pipeline"):
-        Owner("other", tmp_path).claim(table_path(work.config.tables, *SHARED))
-    work.close()
+    check_maintenance(make_work(server, tmp_path, **MAINTAINED), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a b", "x+y@z~$", "a/b", "..", "München", "%41", "_delta_log", "n" * 300, "q?r#s"])
+def test_a_table_of_any_name_is_written_and_found_again_in_a_store(server: S3Server, tmp_path: Path, name: str) -> None:
+    check_table_name(make_work(server, tmp_path), name)
 
 
 def test_a_merge_into_a_known_table_takes_few_requests(server: S3Server, tmp_path: Path) -> None:

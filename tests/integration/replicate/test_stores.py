@@ -18,7 +18,7 @@ from headstream.cli.replicate.command import replicate
 from headstream.connect import connect
 from headstream.errors import ReplicateError, StorageError
 from headstream.replicate.checkpoint.reading import CheckpointReader
-from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
+from headstream.replicate.codec import ColumnMetadata, data_message
 from headstream.replicate.decoding.decode import Decoder, decode_partitions
 from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.decoding.mask_orders import MaskOrders
@@ -31,21 +31,17 @@ from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_check import check_stores
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.replicate.tables.tables import table_path
-from headstream.replicate.tables.target_owner import OWNER_FILE, Owner
 from headstream.testing import SHOP_TABLES, SourceDatabase, digest_rows
 from tests.campaigns.test_replicate_delivery import deliver
 from tests.support.crashes import fail_with
 from tests.support.killed_jobs import Job
+from tests.support.replicate.kit_table import KIT, MAINTAINED, METADATA, SHARED, change, check_maintenance, check_table_name, ids
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table, raw_messages
 from tests.support.replicate.row_changes import check_commits
 from tests.support.replicate.store_servers import SERVERS, StoreServer
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]  # the servers are installed by tools/install_nightly_tools.sh
-
-KIT = make_table()
-SHARED = ("shop", "kit")
-METADATA = metadata_message(KIT)
 
 
 @pytest.fixture(scope="module", params=list(SERVERS))
@@ -62,14 +58,6 @@ def place(server: StoreServer, tmp_path: Path) -> StorePlace:
 def make_work(directory: Path, place: StorePlace, **options: Any) -> Work:
     own: dict[str, Any] = {"tables": place / "tables", "checkpoint": place / "checkpoint", "change_tables": place / "changes"}
     return Work(directory, **(own | {"storage": place.storage} | options))
-
-
-def change(number: int, **changed: Any) -> bytes:
-    return data_message(KIT, make_change(number, **changed))
-
-
-def ids(work: Work, *, changes: bool = False) -> list[int]:
-    return sorted(row["id"] for row in work.rows(*SHARED, work.config.change_tables if changes else None))
 
 
 @pytest.mark.parametrize(("seed", "scd_type"), [(71, 1), (72, 2)])
@@ -167,19 +155,7 @@ def test_a_second_pipeline_is_refused_by_name_unless_it_takes_the_table_over(pla
 
 
 def test_maintenance_leaves_the_owner_and_the_needed_files(place: StorePlace, tmp_path: Path) -> None:
-    work = make_work(tmp_path, place, compact_every_us=SECOND_US, vacuum_every_us=SECOND_US, vacuum_kept_us=0)
-    work.send(METADATA, change(1))
-    for number in (2, 3):
-        work.send(change(number))
-        work.now_us += 10 * SECOND_US
-        work.processor.sweep(last=True)
-    table = open_table(table_path(work.config.tables, *SHARED))
-    assert table is not None
-    assert len(table.file_uris()) == 1
-    assert ids(work) == [1, 2, 3]
-    with pytest.raises(ReplicateError, match="another pipeline"):
-        Owner("other", tmp_path).claim(table_path(work.config.tables, *SHARED))
-    work.close()
+    check_maintenance(make_work(tmp_path, place, **MAINTAINED), tmp_path)
 
 
 def test_rows_are_deleted_by_vectors_in_commits_that_one_writer_makes(place: StorePlace) -> None:
@@ -188,16 +164,7 @@ def test_rows_are_deleted_by_vectors_in_commits_that_one_writer_makes(place: Sto
 
 @pytest.mark.parametrize("name", ["a b", "x+y@z~$", "..", "München", "%41", "n" * 300])
 def test_a_table_of_any_name_is_written_and_found_again(place: StorePlace, tmp_path: Path, name: str) -> None:
-    kit = make_table(schema="", table=name)
-    work = make_work(tmp_path, place)
-    work.send(metadata_message(kit), data_message(kit, make_change(1)))
-    work.restart()
-    work.send(data_message(kit, make_change(2)))
-    assert work.processor.health.failing == {}
-    assert sorted(row["id"] for row in work.rows("", name)) == [1, 2]
-    assert isinstance(work.config.tables, StorePlace)
-    assert StoreFiles(table_path(work.config.tables, "", name) / OWNER_FILE).read() is not None
-    work.close()
+    check_table_name(make_work(tmp_path, place), name)
 
 
 def test_check_stores_takes_a_store_and_leaves_nothing_there(place: StorePlace) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 import headstream as hs
 from tests.support.log.stored_logs import data_file
@@ -38,6 +38,15 @@ def damage(url: str) -> None:
     stored = bytearray(path.read_bytes())
     stored[len(stored) // 2] ^= 1
     path.write_bytes(stored)
+
+
+def test_damaged_send_is_an_error_with_topic_partition_and_offset(spark: SparkSession, url: str) -> None:
+    send(url, 5, 10)
+    damage(url)
+    with pytest.raises(PySparkException) as raised:
+        read(spark, url).count()
+    assert "CorruptSendError: the send of offsets 20 to 29 is damaged" in str(raised.value)
+    assert "shop/orders partition 1, offset 20" in str(raised.value)
 
 
 def test_damaged_send_leaves_a_gap_when_loss_is_allowed(spark: SparkSession, url: str, tmp_path: Path) -> None:

@@ -48,6 +48,20 @@ def test_array_gives_every_header_in_order_with_its_kind_and_bytes(spark: SparkS
     assert (full.headers_repeated, empty.headers_repeated, empty.headers) == (True, False, [])
 
 
+def test_map_gives_each_key_once_with_its_last_value(spark: SparkSession, url: str) -> None:
+    send(url, PAIRS, [])
+    rows = read(spark, url, headers="map").orderBy("offset")
+    full, empty = rows.selectExpr(
+        "headers['attempt']::int AS attempt", "headers['source']::string AS source", "headers['total']::double AS total",
+        "headers['raw']::binary AS raw", "headers['nothing']::int AS nothing", "map_keys(headers) AS keys", "headers_repeated",
+    ).collect()  # fmt: skip
+    assert full.asDict() == {
+        "attempt": 3, "source": "shop", "total": 12.5, "raw": b"\x00\xff", "nothing": None, "headers_repeated": True,
+        "keys": ["attempt", "big", "c", "f", "i", "n", "ok", "raw", "source", "total"],
+    }  # fmt: skip
+    assert (empty.attempt, empty["keys"], empty.headers_repeated) == (None, [], False)
+
+
 def test_header_columns_have_their_declared_types(spark: SparkSession, url: str) -> None:
     send(url, PAIRS, [("attempt", hs.uint8(200)), ("i", hs.uint128(5)), ("total", 3)], [])
     declared = "attempt TINYINT, source STRING, total DOUBLE, raw BINARY, n INT, big DECIMAL(38), c STRING, ok BOOLEAN, f FLOAT"

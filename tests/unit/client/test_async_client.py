@@ -55,6 +55,24 @@ def test_every_name_of_the_client_is_there() -> None:
     assert names(AsyncTopicsConsumer) == names(hs.TopicsConsumer) - left_out | {"seek"}
 
 
+def test_asynchronous_client_creates_lists_and_deletes_streams_and_topics() -> None:
+    async def body(log: AsyncClient) -> None:
+        await log.create_stream("bank")
+        assert [stream.name for stream in await log.streams()] == ["shop", "bank"]
+        assert (await log.stream("shop")).topics == ("orders",)
+        assert (await log.create_topic("bank/a", limits="wide")).limits == "wide"
+        assert [topic.full_name for topic in await log.topics()] == ["shop/orders", "bank/a"]
+        assert len((await log.topic("shop/orders")).partitions) == 2
+        await log.delete_topic("bank/a")
+        await log.delete_stream("bank")
+        assert [topic.full_name for topic in await log.topics()] == ["shop/orders"]
+        with pytest.raises(hs.TopicNotFoundError):
+            async with log.producer("shop/none"):
+                pass
+
+    run(body)
+
+
 def test_send_poll_iterate_and_commit() -> None:
     async def body(log: AsyncClient) -> None:
         await send(log, b"a", b"b", b"c")
@@ -70,6 +88,26 @@ def test_send_poll_iterate_and_commit() -> None:
             await consumer.seek(1, 0)
             assert len(await consumer.poll(10)) == 3
         assert await log.offsets("shop/orders", "h") == {1: 2}
+
+    run(body)
+
+
+def test_asynchronous_client_sets_states_options_and_partitions_and_purges() -> None:
+    async def body(log: AsyncClient) -> None:
+        await send(log, b"a", b"b", b"c")
+        await log.set_state("shop/orders", 1, 1, "poisoned", reason="no JSON", by="ops")
+        [change] = await log.states("shop/orders")
+        assert (change.offset, change.state, change.reason, change.by) == (1, 20, "no JSON", "ops")
+        assert [m.payload for m in await log.poll("shop/orders")] == [b"a", b"c"]
+        assert [m.payload for m in await log.poll("shop/orders", states=["poisoned"])] == [b"b"]
+        assert (await log.update_topic("shop/orders", retention_bytes=1000)).retention_bytes == 1000
+        assert len((await log.create_partitions("shop/orders", 2)).partitions) == 4
+        assert len((await log.delete_partitions("shop/orders", 3)).partitions) == 1
+        await log.purge_topic("shop/orders")
+        assert (await log.topic("shop/orders")).messages_count == 0
+        assert await log.states("shop/orders") == []
+        with pytest.raises(hs.InvalidOptionError):
+            await log.update_topic("shop/orders", retention_us=0)
 
     run(body)
 

@@ -169,7 +169,7 @@ def test_messages_of_the_current_trace_are_traced_whatever_the_rate(spans: tuple
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])
 def test_tracing_refuses_a_sampling_rate_outside_0_to_1(rate: float) -> None:
-    with pytest.raises(InvalidOptionError, match="rate is"):
+    with pytest.raises(InvalidOptionError, match="rate must be 0 to 1"):
         Tracing(rate=rate)
 
 

@@ -104,7 +104,7 @@ def test_changes_says_why_by_whom_and_when(log: Log) -> None:
 @pytest.mark.parametrize("offsets", [[-1], [180], [0, 1000]])
 def test_set_refuses_an_offset_that_is_not_there_and_changes_nothing(log: Log, offsets: list[int]) -> None:
     topic = fill(log)
-    with pytest.raises(OffsetOutOfRangeError, match=r"there is no message at offset .*, 0 to 179 are there"):
+    with pytest.raises(OffsetOutOfRangeError, match=r"there is no message at offset .*: use 0 to 179"):
         log.states.set(topic, 1, offsets, change(20))
     with pytest.raises(OffsetOutOfRangeError, match="the partition is empty"):
         log.states.set(topic, 2, [0], change(20))

@@ -35,7 +35,7 @@ def test_functions_are_serializers_too(log: hs.Client) -> None:
         producer.send("teapot")
     with log.consumer("shop/orders", decode=bytes.decode, timeout_ms=0) as consumer:
         assert [message.value for message in consumer] == ["teapot"]
-    with pytest.raises(hs.InvalidOptionError, match="encode is 'json'"):
+    with pytest.raises(hs.InvalidOptionError, match="encode must be a function or a serializer, not 'json'"):
         log.producer("shop/orders", encode="json")  # type: ignore[call-overload]
-    with pytest.raises(hs.InvalidOptionError, match="decode is 'json'"):
+    with pytest.raises(hs.InvalidOptionError, match="decode must be a function or a serializer, not 'json'"):
         log.consumer("shop/orders", decode="json")  # type: ignore[call-overload]

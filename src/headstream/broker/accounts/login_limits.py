@@ -5,7 +5,7 @@
     by both        after a login of a user from an address, only failures of this user from this address count
 
 A password check intentionally takes tens of milliseconds of processor time, and a flood of wrong passwords slows down all logins.
-The last rule prevents unauthenticated clients from locking out a user, and keeps an address usable that many users share.
+The last rule prevents unauthenticated clients from locking out a user, and keeps an address usable if many users share it.
 """
 
 from __future__ import annotations

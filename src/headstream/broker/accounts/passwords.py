@@ -3,7 +3,7 @@
     kept    bcrypt(base64(sha256(password)))
 
 bcrypt accepts 72 bytes without NUL, but a password can have 100 arbitrary bytes, so the password's digest is hashed. Hashing and
-checking intentionally take tens of milliseconds and release the interpreter's lock; call them on a worker thread.
+checking intentionally take tens of milliseconds and release the interpreter's lock; run both on a worker thread.
 
 Kafka clients log in on every connection, and each client opens several connections. A password that bcrypt has matched is
 therefore recognized for ten minutes by its HMAC, whose key never leaves this process. A password change also changes the hash, so

@@ -1,7 +1,6 @@
 """Sessions: connected clients with their users and times.
 
-A session is one connection or, over HTTP, one request. Owners of state that belongs to a connection register a callback with
-`on_close` to remove the state.
+A session is one connection or, over HTTP, one request. State that belongs to a connection is removed by callbacks (`on_close`).
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Session:
 
     @property
     def client(self) -> int | str:
-        """The key for fair sharing between clients: the logged-in user's id, else the peer's host."""
+        """The key for sharing resources fairly between clients: the logged-in user's id, else the peer's host."""
         return self.user_id or self.address.rpartition(":")[0]
 
     def check_alive(self) -> None:

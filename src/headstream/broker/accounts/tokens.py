@@ -1,7 +1,6 @@
 """Tokens: personal access tokens (used by programs instead of passwords) and revoked HTTP access tokens.
 
-A personal access token is shown once, when it is created. Only its SHA-256 is stored; a stronger hash is not needed, because 50
-random bytes cannot be guessed.
+A personal access token is shown once, when it is created. Only its SHA-256 is stored, because 50 random bytes cannot be guessed.
 """
 
 from __future__ import annotations

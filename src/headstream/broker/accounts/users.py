@@ -184,8 +184,7 @@ class Users:
 
         Args:
             named: The user, by id or name.
-            kept_token_id: Id of the request's HTTP access token, or empty. If the token belongs to the user, it stays valid until
-                it expires or the server stops.
+            kept_token_id: Id of the request's HTTP access token, or empty; it stays valid if it belongs to the user.
 
         Raises:
             NotFoundError: the user does not exist (20).

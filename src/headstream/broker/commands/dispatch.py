@@ -115,8 +115,8 @@ class Dispatcher:
         broker: The broker, which the caller closes.
 
     Attributes:
-        poll_bytes: Approximate maximum size of one poll's reply, bytes. A transport lowers the value while too many replies wait
-            for clients that do not read them.
+        poll_bytes: Approximate maximum size of one poll's reply, bytes. A transport lowers the value while too many replies are
+            unread.
         audit: Appends an audit row for each transition of a delivery, or None.
 
     Raises:

@@ -72,7 +72,7 @@ def _claim(server: Dispatcher, session: Session, writer: str) -> None:
 
 
 def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> StagedBatch:
-    """Stage a batch, with the same checks as an append."""
+    """Stage a batch, with the same checks as for an append."""
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).send(target.stream.id, target.topic.id)
     check_partition(target, command.partition)

@@ -230,7 +230,7 @@ def append_messages(server: Dispatcher, session: Session, command: AppendMessage
 
 
 def set_state(server: Dispatcher, session: Session, command: SetState) -> None:
-    """Change the state of messages, as the logged-in user."""
+    """Change the state of messages; the logged-in user is recorded as the author."""
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).set_state(target.stream.id, target.topic.id)
     partition = check_partition(target, command.partition)

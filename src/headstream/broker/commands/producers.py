@@ -16,7 +16,7 @@ from headstream.errors import PermissionDeniedError
 def _check_owner(session: Session, producer_id: int) -> None:
     if not is_owned_by(producer_id, session.user_id):
         raise PermissionDeniedError(
-            f"producer {producer_id} belongs to another user", advice="Request the producer id as the user that sends with the id"
+            f"producer {producer_id} belongs to another user", advice="Request an id as the user that sends the batches"
         )
 
 
@@ -27,7 +27,7 @@ def init_producer(server: Dispatcher, session: Session, command: InitProducer) -
 
 
 def append_numbered(server: Dispatcher, session: Session, command: AppendNumbered) -> AppendedBatch:
-    """Append messages to a partition, unless they are already stored."""
+    """Append messages to a partition, unless the batch is already stored."""
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).send(target.stream.id, target.topic.id)
     check_partition(target, command.partition)

@@ -2,8 +2,8 @@
 
     decode (3) -> validate (a specific status) -> Dispatcher: stale (30), login (40), the handler -> encode
 
-Errors are raised; wire.refusals converts them for the client. A poll's reply is a list of a head and stored bytes, which are not
-joined to avoid a copy.
+Errors are raised; wire.refusals converts them for the client. A poll's reply is a list of a head and stored bytes, to avoid a
+copy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Leases: leases messages of a group to workers that share the partitions, and records the workers' steps.
 
-    lease end expired leases -> complete an interrupted call -> grant -> journal -> offset
+    lease    end expired leases -> complete an interrupted call -> grant -> journal -> offset
     settle   end expired leases -> apply -> journal -> dead letters -> offset
 
 Each grant and each step is stored in the group's journal before the worker receives the response. The process that holds the
@@ -226,7 +226,7 @@ class Leases:
 
         Raises:
             OffsetOutOfRangeError: the partition was purged or recreated meanwhile; nothing is recorded.
-            GroupInUseError: another process reads for the group now; nothing is recorded.
+            GroupInUseError: another process has started to read for the group; nothing is recorded.
             InvalidOptionError: a message is poisoned and there is no dead-letter topic.
             LimitError: a copy exceeds the limits of the dead-letter topic.
             LogLockedError: another process is the log's writer, so that a copy cannot be appended.

@@ -61,7 +61,7 @@ class Groups:
         """Add a new member to a group; report() returns its assignment.
 
         Args:
-            session_timeout_ms: How long a member can send no report, or hold a revoked partition, if the group has others.
+            session_timeout_ms: Maximum time without a report, and for holding a revoked partition, if there are other members.
             is_shared: Whether the group's members lease messages; such members own no partitions and never time out.
 
         Raises:

@@ -3,11 +3,11 @@
     membership.join(7, 60, now)                       a member joins: partitions are reassigned
     membership.report(7, [1, 2, 3], now)              heartbeat; returns the member's assignment
     membership.report(7, [1, 2, 3], now, released=(2,))   the member has finished a revoked partition
-    membership.owns(7, 2, generation)                 whether the member owns it since the generation, and can commit
+    membership.owns(7, 2, generation)                 whether the member has owned it since a generation
     membership.leave(7, now)                          the member leaves
 
 To move a partition to another member, the group revokes it (Assignment.revoked); the owner finishes its messages in progress and
-then releases the partition (released). A partition is taken away without a release
+then releases the partition (released). The group reassigns a partition without waiting for a release
 
 - immediately from a resting member, which has no messages in progress and reports before it takes more;
 - after the session timeout from a member that does not release it;

@@ -197,7 +197,7 @@ class Messages:
 
     @property
     def filter_counts(self) -> tuple[int, int]:
-        """The number of messages that filters have examined, and how many filters could not be applied to."""
+        """The number of messages that filters have examined, and the number of messages for which a filter failed."""
         return self._scanned_count, self._failed_count
 
     def poll(self, topic: TopicName, partition: int, request: PollRequest, *, user_id: int = NO_USER) -> Polled:
@@ -320,7 +320,7 @@ class Messages:
             state: A state code, 1 to 255.
 
         Raises:
-            OffsetOutOfRangeError: one of the messages does not exist; nothing is changed.
+            OffsetOutOfRangeError: a message does not exist; nothing is changed.
         """
         log = self._backing.writable_log()
         record = self._backing.partition(topic, partition)

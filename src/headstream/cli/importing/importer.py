@@ -6,8 +6,7 @@ When an interrupted import continues, the log is searched after the saved end of
 flight. A line always produces the same message: if it has no id, its id is derived from the import's id and the line number, and
 its partition is chosen by its key or the line number. States other than available are set after a chunk is stored.
 
-After a crash of the process, the saved progress is exact. After a power failure, messages can be lost according to the log's
-fsync policy.
+After a crash of the process, the saved progress is exact. A power failure can lose messages, as the log's fsync policy allows.
 """
 
 from __future__ import annotations
@@ -76,9 +75,9 @@ def _fits(message: Message, *, wide: bool) -> bool:
 
 _CHUNK_LINES: Final = 5000
 _CHUNK_BYTES: Final = 4 << 20
-"""Lines of a chunk: searched again after an interruption, and held in memory as values."""
+"""Size of a chunk of lines. A chunk is searched again after an interruption, and is held in memory as values."""
 _LINGER_MS: Final = 1000
-"""Batches are sent when they are full, or at a chunk's end."""
+"""Batches are sent when they are full, or at the end of a chunk."""
 _READ_COUNT: Final = 1000
 
 

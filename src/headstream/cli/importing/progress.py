@@ -23,7 +23,7 @@ from headstream.errors import InvalidInputError, StorageError
 
 _FORMAT: Final = 1
 _DIGESTED_BYTES: Final = 1 << 16
-"""Bytes before the position that are hashed: enough to recognize the file, few to read."""
+"""Number of bytes before the position that are hashed: enough to recognize the file, but fast to read."""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from headstream.core.model.message import Message, checksum
 from headstream.errors import HeadstreamError, InvalidInputError, StorageError
 
 _LINE_BYTES: Final = 128 << 20
-"""Maximum line length: a message of 64 MiB in base64, with room for its headers."""
+"""Maximum length of a line: a message of 64 MiB in base64 with its headers."""
 
 
 @dataclass(frozen=True, slots=True)

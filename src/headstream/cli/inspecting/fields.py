@@ -1,8 +1,8 @@
 """Fields: records the fields of an input, with their positions, while they are read.
 
 A walk function reads an input from its beginning with a FieldReader. Fields that were read before a DecodeError are retained, so
-invalid bytes are explained as far as possible. Proofs of the format (matching checksums and magic values) are counted, because
-lengths alone can match by chance.
+invalid bytes are explained as far as possible. Matching checksums and magic values are counted, because lengths alone can match
+by chance.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headstream.core.model.header_values import HeaderValue
 from headstream.errors import DecodeError
 
 _SHOWN: Final = 60
-"""Characters shown of a bytes field."""
+"""Maximum number of characters that are shown for a field of bytes."""
 
 
 class ShownField(NamedTuple):

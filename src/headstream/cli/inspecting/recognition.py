@@ -81,11 +81,11 @@ FORMATS: Final[Mapping[str, Format]] = {
     "headers": Format("a header block of Iggy's binary transport", walk_block()),
     "kip82-headers": Format("a header block of KIP-82", walk_block(LENIENT), ">"),
 }
-"""Name -> format; of two that fit equally well, the earlier one is chosen."""
+"""Name -> format; of two formats that fit equally well, the first is chosen."""
 
 _BY_BEGINNING: Final = ((INDEX_MAGIC, "index"), (MAGIC, "replicate"))
 _PROBED_BYTES: Final = 1 << 20
-"""Bytes of the input used for detection; the detected format is then read to its end."""
+"""Number of bytes used for detection; then the entire input is read in the detected format."""
 
 
 def read_as(name: str, data: bytes, limit: int = 1000) -> Recognized:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _COLUMNS: Final = ("table", "result", "source_rows", "target_rows", "missing", "extra", "changed", "late")
 _DIFFERENCE_COLUMNS: Final = ("table", "kind", "key", "columns")
 _MOST_CHARACTERS: Final = 200
-"""Longest text of one value in the output."""
+"""Maximum length of a value in the output."""
 
 
 @click.command()

@@ -77,7 +77,7 @@ def _find_checkpoint(checkpoint: Place | None, config_file: Path | None) -> Plac
 
 
 def find_checkpoint(text: str, where: str) -> Place:
-    """Return a checkpoint's location, a directory or URI; InvalidInputError at `where` if the directory does not exist."""
+    """Return a checkpoint's location, a directory or URI; InvalidInputError if the directory does not exist."""
     from headstream.replicate.storage.places import parse_place
 
     place = parse_place(text, is_table=False)

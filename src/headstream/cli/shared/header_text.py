@@ -29,9 +29,9 @@ from headstream.errors import HeaderError
 _NEAR_KINDS: Final = {
     "int": "int64", "uint": "uint64", "float": "float32", "double": "float64", "str": "string", "bytes": "raw", "boolean": "bool",
 }  # fmt: skip
-"""Words that are probably meant as a kind: rejected, rather than taken for the beginning of a text."""
+"""Words that probably mean a kind; they are rejected instead of being read as the beginning of a string."""
 _NEAR: Final = 0.8
-"""Minimum similarity of a word to a kind to count as misspelt: `uint9` and `sting` do, `card` and `http` do not."""
+"""Minimum similarity of a misspelt word to a kind: reached by `uint9` and `sting`, but not by `card` and `http`."""
 _SURROGATES: Final = range(0xD800, 0xE000)
 _UNNAMED: Final = re.compile(r"(unknown|kip82)\(\d{1,3}\)", re.ASCII)
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

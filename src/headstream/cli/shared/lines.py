@@ -144,7 +144,7 @@ def _read_header(item: Any, number: int) -> tuple[str, Any]:
         raise HeaderError(f'header {number} must be {{"key", "kind", "value"}}')
     key, kind = item["key"], item["kind"]
     if not isinstance(kind, str):
-        raise HeaderError(f"the kind of the header {key!r} is a name, not {kind!r:.40}")
+        raise HeaderError(f"the kind of the header {key!r} must be a name, not {kind!r:.40}")
     try:
         return key, decode_header_value(kind, item.get("value"))
     except HeaderError as error:

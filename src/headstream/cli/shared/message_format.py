@@ -4,8 +4,7 @@
     %k key     %s payload     %h all headers     %h{name} the last value of one header
     %K %R      bytes of key and payload, -1 for null       %% a percent sign    \\n \\t \\r \\0 \\\\ control characters
 
---payload-as sets the form of key and payload. If the template does not end with a newline, a newline is printed after each
-message.
+--payload-as sets the form of key and payload. A newline is added to each message unless the template ends with a newline.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from headstream.errors import DecodeError, InvalidInputError
 PAYLOAD_FORMS: Final = ("text", "json", "hex", "base64")
 
 MessageFormat = Callable[[ReceivedMessage], str]
-"""A message -> its line, without the newline that print_text() adds."""
+"""Converts a message to its line, without the newline that print_text() adds."""
 
 _TOKEN: Final = re.compile(r"%h\{([^}]*)\}|%(.)|\\(.)|%|\\", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}

@@ -26,7 +26,7 @@ from headstream.errors import InvalidInputError
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _SHOWN_CHARACTERS: Final = 200
-"""Maximum characters of a payload in a table; JSON has all of it."""
+"""Maximum number of characters of a payload in a table; JSON contains the entire payload."""
 _BLANKS: Final = str.maketrans("", "", "\n\r\t")
 
 
@@ -55,7 +55,7 @@ def form_options(function: _Function) -> _Function:
         metavar="TEMPLATE",
         help="Print one line per message: %t topic, %p partition, %o offset, %d time (%T in us), %i id, %S state, %k key, %s "
         "payload, "
-        "%h headers, %h{name} one header, %K %R bytes of key and payload.",
+        "%h headers, %h{name} one header, %K %R sizes of key and payload in bytes.",
     )
     @functools.wraps(function)
     def with_form(output: str | None, payload_as: str | None, template: str | None, **options: Any) -> Any:

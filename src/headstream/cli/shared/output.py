@@ -19,11 +19,11 @@ from typing import Any, Final, Literal
 from headstream.core.codec.json_text import dump_json
 
 _WIDE: Final = 10_000
-"""Columns of output without a terminal: enough that nothing is folded."""
+"""Width of output without a terminal, which is so large that nothing is folded."""
 _GAP: Final = 2
 _UNFOLDED: Final = 32
 _FOLDED: Final = 12
-"""On a narrow terminal, columns with cells longer than the first are folded to no less than the second."""
+"""On a narrow terminal, columns with cells longer than the first number are folded to at least the second number."""
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 

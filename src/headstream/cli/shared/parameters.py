@@ -123,7 +123,7 @@ def url_option(function: _Function, *, is_required: bool = True) -> _Function:
 
 
 DURATION: Final = Checked("duration", parse_duration_us)
-"""A time span as in 10s, in microseconds."""
+"""A duration such as 10s, converted to microseconds."""
 
 
 def output_option(function: _Function) -> _Function:
@@ -211,7 +211,7 @@ def complete_names(
 
 
 PARTITION: Final = click.IntRange(0)
-"""A partition's number: from 1, in Kafka from 0."""
+"""A partition's number, from 1 (in Kafka from 0)."""
 
 
 def open_log(url: str, *, is_plain: bool = False) -> Client:

@@ -12,7 +12,7 @@ import click
 from headstream.errors import InvalidInputError, InvalidOptionError
 
 _TIMEOUT_MS: Final = 3000
-"""A page of the console waits for the answer."""
+"""Timeout of a request, for which a page of the console waits."""
 
 schemas_option = click.option(
     "--schemas",
@@ -45,6 +45,6 @@ def open_schemas(place: str | None, where: str) -> Callable[[bytes], dict[str, A
     try:
         settings = RegistrySettings(url=place, user=user, password=password, token=token, timeout_ms=_TIMEOUT_MS, retries=0)
     except InvalidOptionError as error:
-        advice = f"{error.advice}. Credentials are in HEADSTREAM_SCHEMAS_USERNAME and _PASSWORD, or in HEADSTREAM_SCHEMAS_TOKEN"
+        advice = f"{error.advice}. Set credentials in HEADSTREAM_SCHEMAS_USERNAME and _PASSWORD, or in HEADSTREAM_SCHEMAS_TOKEN"
         raise InvalidOptionError(error.what, where=where, advice=advice) from None
     return AvroPayloads(settings).explain

@@ -87,7 +87,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "retention_bytes",
         Checked("size", parse_topic_size),
         "unlimited",
-        "Size of the topic above which the oldest messages can be dropped, for example 500MB or 10GB; unlimited disables it.",
+        "Size of the topic above which the oldest messages can be dropped, for example 500MB or 10GB; unlimited: no limit.",
     ),
     (
         "--compaction",

@@ -40,8 +40,7 @@ def read_sample(log: Client, url: str, topics: Iterable[str], checkpoints: Mappi
     """Return the current state of a log.
 
     Args:
-        checkpoints: Checkpoint of a Replicate pipeline -> a function that returns a directory with the checkpoint's newest
-            ledger.
+        checkpoints: Checkpoint of a Replicate pipeline -> a function that returns a directory with the newest ledger.
     """
     found = tuple(log.topics())
     groups = []
@@ -79,7 +78,7 @@ def _read_pipeline(checkpoint: Path) -> dict[str, Any]:
 
 
 _MOST_TOPICS: Final = 100
-"""Topics whose groups are read by default: each costs one request."""
+"""Default number of topics whose groups are read; one request per topic is needed."""
 _SHORTEST_US: Final = 100_000
 
 

@@ -16,7 +16,7 @@ from headstream.cli.top.rates import Overview, TopicRates
 
 _HEAD_LINES: Final = 2
 _TABLE_LINES: Final = 4
-"""Lines of a table that are not rows: the one before it, title, names, rule."""
+"""Number of lines of a table that are not rows: an empty line, the title, the names and a rule."""
 _LEAST_ROWS: Final = 4
 _STALE: Final = frozenset({"failed", "not heard of"})
 

@@ -1,7 +1,7 @@
 """AsyncConsumer and AsyncTopicsConsumer: Consumer and TopicsConsumer for asyncio.
 
-Both classes share all code except methods that take a topic name. Calls run in the consumer's own thread; returning a buffered
-message needs no thread.
+Both classes share all code except methods that take a topic name. Calls run in the consumer's thread, except for buffered
+messages.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class _AsyncReading(Generic[_Reader]):
         )
 
     async def commit(self, message: Message | None = None) -> None:
-        """Commit everything delivered so far, or up to one message; see Consumer.commit()."""
+        """Commit all delivered messages, or the messages up to one message; see Consumer.commit()."""
         await self._worker.run((await self._opened()).commit, message)
 
     async def ack(self, message: Message) -> None:
@@ -249,7 +249,7 @@ class AsyncConsumer(_AsyncReading[Consumer]):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """The number of messages that the filter has examined, and how many of them it could not be applied to."""
+        """The number of messages that the filter has examined, and the number of messages for which the filter failed."""
         return FilterCounts(0, 0) if self._consumer is None else self._consumer.filter_counts
 
     async def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:
@@ -258,7 +258,7 @@ class AsyncConsumer(_AsyncReading[Consumer]):
         return await self._worker.take(functools.partial(consumer.fetch_deferred, partition, offset), consumer.defer)
 
     async def seek(self, partition: int, offset: StartInput) -> None:
-        """Continue at another position in a partition; see Consumer.seek()."""
+        """Continue at a different position in a partition; see Consumer.seek()."""
         await self._worker.run((await self._opened()).seek, partition, offset)
 
 
@@ -288,7 +288,7 @@ class AsyncTopicsConsumer(_AsyncReading[TopicsConsumer]):
         return await self._worker.take(lambda: consumer.consumer(topic).fetch_deferred(partition, offset), consumer.defer)
 
     async def seek(self, topic: str, partition: int, offset: StartInput) -> None:
-        """Continue at another position in a partition of a topic; see Consumer.seek().
+        """Continue at a different position in a partition of a topic; see Consumer.seek().
 
         Args:
             topic: `stream/topic`.

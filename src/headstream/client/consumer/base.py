@@ -67,7 +67,7 @@ class BaseConsumer(ABC):
         """Call a function with each message. If it raises an Exception, retry() records the failure and the loop continues.
 
         Args:
-            handler: The function. Iteration ends by `timeout_ms` or close(), as in a loop.
+            handler: The function. As in a loop, iteration ends after `timeout_ms` or close().
         """
         for message in self:
             with self.attempting(message):

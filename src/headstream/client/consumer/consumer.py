@@ -1,7 +1,7 @@
 """Consumer: reads the messages of a topic singly or in lists, and commits offsets after processing.
 
-    for message in consumer: body       committed when the next message is requested, or the `with` body ends without an error
-    consumer.poll(); consumer.commit()  explicitly
+    for message in consumer: body       commits when the next message is requested or the `with` body ends without an error
+    consumer.poll(); consumer.commit()  commits explicitly
 
 If the body raises an exception, its message is not committed and is delivered again. The consumer's Reading (reading.py) fetches
 messages and records which are done; the loops in this module are the same for all readings.
@@ -57,7 +57,7 @@ class Consumer(BaseConsumer):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """The number of messages that the filter has examined, and how many of them it could not be applied to."""
+        """The number of messages that the filter has examined, and the number of messages for which the filter failed."""
         return self._reading.filter_counts
 
     @property
@@ -130,15 +130,15 @@ class Consumer(BaseConsumer):
         return True
 
     def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
-        """Return up to `count` messages; call commit() once they are processed.
+        """Return up to `count` messages; call commit() after processing the messages.
 
         Args:
             count: Maximum number of messages, at least 1.
             timeout_ms: How long to wait for the first message, milliseconds or a timedelta.
 
         Raises:
-            CorruptSendError: the next messages of a partition are damaged; seek(error.partition, error.until_offset) skips them.
-                Until then, other partitions are read, and the error is raised again when these have no more messages.
+            CorruptSendError: the next messages of a partition are damaged; seek(error.partition, error.until_offset) skips the
+                damage. Until then, poll() reads the other partitions, and raises the error again at their ends.
         """
         self._check_open()
         if check_whole("count", count) < 1:
@@ -171,7 +171,7 @@ class Consumer(BaseConsumer):
         self._reading.commit(message)
 
     def seek(self, partition: int, offset: StartInput) -> None:
-        """Continue at another position in a partition. The next commit, or the next message of a loop, stores the position.
+        """Continue at a different position in a partition. The next commit, or the next message of a loop, stores the position.
 
         Args:
             partition: One of the consumer's partitions.

@@ -1,14 +1,14 @@
 """Fetching: chooses the next poll, the next message, and the offsets that can be committed. Sans-IO.
 
-    fetching.next_polls()              where to poll: each partition in turn, with its position
-    fetching.feed(polled, messages)    the result of that poll
-    fetching.deliver()                 the next message, transformed, for a loop body
-    fetching.finish()                  the body has processed it: its offset can be committed
-    fetching.seek(partition, offset)   continue there; the position is committed with the next message, or by release()
-    fetching.hand_out(count)           several messages; the caller marks them as done with release()
-    fetching.undeliver(messages)       the caller did not receive the last messages: they are next again
-    fetching.committable()             partition -> offset to commit, once
-    fetching.follow(assignment)        a group member: partitions it loses, can release, gets
+    fetching.next_polls()              the partitions to poll with their positions, in rotation
+    fetching.feed(polled, messages)    adds the result of a poll
+    fetching.deliver()                 returns the next message, transformed, for a loop body
+    fetching.finish()                  marks the message as processed: its offset can be committed
+    fetching.seek(partition, offset)   continues at the offset; the position is committed with the next message, or by release()
+    fetching.hand_out(count)           returns several messages; release() marks them as done
+    fetching.undeliver(messages)       puts the last messages back: the caller did not receive them
+    fetching.committable()             returns partition -> offset to commit, once
+    fetching.follow(assignment)        applies a group assignment: lost, releasable and new partitions
 
 A committed offset is always the offset of the next message: one past the last finished message. Messages that a poll skipped
 belong to the message before them: committing that message moves the offset past them.
@@ -95,7 +95,7 @@ class Fetching:
 
     @property
     def is_scanning(self) -> bool:
-        """Whether a filter has found no message yet in a partition that it has not completely examined."""
+        """Whether a filter has found no message yet in a partition that is not completely examined."""
         return any(partition in self._unscanned for partition, _ in self.next_polls())
 
     @property
@@ -186,7 +186,7 @@ class Fetching:
             self._delivered = None
 
     def apply_seeks(self) -> None:
-        """Apply the pending seeks, as iteration or a commit does."""
+        """Apply the pending seeks; called by iteration and commits."""
         if self._pending_seeks:
             self._done.update(self._pending_seeks)
             self._pending_seeks.clear()

@@ -1,4 +1,4 @@
-"""Filters of a client: the options of users, the counts of a consumer, and where a filter is evaluated."""
+"""Filters of a client: options, counts of a consumer, and the place of the evaluation."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ class FilterPlan:
         states: Codes of the message states to which the filter is applied; None for all states.
         on_filter_error: What happens to a message that the filter cannot be applied to.
         summarized: The headers that the topic summarizes; empty if no topic is given.
-        segments: Number of the topic's segments that the filter skips, and the number of all segments; None if no topic is given
-            or the log is in Kafka.
+        segments: Number of skipped segments and of all segments of the topic; None if no topic is given or the log is in Kafka.
     """
 
     where: str

@@ -86,7 +86,7 @@ def unnamed(topic: TopicName) -> InvalidOptionError:
 
 
 def not_read(partition: int, topic: TopicName) -> RebalancedError:
-    """Return the error of a call for a message of a lost partition."""
+    """Return the error for a message whose partition was lost."""
     return RebalancedError(
         f"the consumer no longer reads partition {partition}",
         where=str(topic),

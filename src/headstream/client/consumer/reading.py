@@ -2,7 +2,7 @@
 
     PlainReading     partitions in order; progress is a committed offset per partition
     RetryingReading  partitions in order; failing messages are counted, delayed and retried (on_error=)
-    SharedReading    single messages, which the log leases to workers (mode="shared")
+    SharedReading    single messages that the log leases to workers (mode="shared")
 
 RetryingReading and SharedReading also record single messages: they are Settlers (settling.py).
 """
@@ -90,12 +90,11 @@ class Reading(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Record that the message that take() returned last is done."""
+        """Record that the message returned by the last take() is done."""
 
     @abstractmethod
     def fetch(self, wanted: int | None) -> bool:
-        """Fetch messages unless messages are buffered; return whether messages are buffered. `wanted`: None for single
-        delivery."""
+        """Fetch messages unless messages are buffered; return whether messages are buffered. `wanted`: None for loops."""
 
     @abstractmethod
     def wait(self, timeout_ms: float) -> None:

@@ -64,7 +64,7 @@ class Settler(ABC):
         self.settle_failed(place, self.policy.failure(self.failures_of(place) + 1, error, reason, delay_us))
 
     def fail_transform(self, place: Place, error: Exception) -> None:
-        """Record that a message could not be decoded, or that an interceptor failed."""
+        """Record that decoding a message or an interceptor failed."""
         is_decoding = isinstance(error, SerializerError)
         with warning_of_lost_leases():
             self.fail(place, error, DeadLetterReason.DECODE_ERROR if is_decoding else DeadLetterReason.MAX_ATTEMPTS)

@@ -1,7 +1,7 @@
 """TopicsConsumer: one consumer of several topics, and of topics that match a pattern as they are created and deleted.
 
-A TopicsConsumer has a Consumer for each topic, and delivers from the consumers that have messages in rotation. Patterns are
-matched again every few seconds.
+A TopicsConsumer has a Consumer for each topic, and delivers their messages in rotation. Patterns are matched again every few
+seconds.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class TopicsConsumer(BaseConsumer):
         return self.is_ready
 
     def poll(self, count: int = 100, *, timeout_ms: Milliseconds = 0) -> list[ReceivedMessage]:
-        """Return up to `count` messages of all topics in rotation; call commit() once they are processed.
+        """Return up to `count` messages of all topics in rotation; call commit() after processing the messages.
 
         Args:
             count: Maximum number of messages, at least 1.
@@ -297,7 +297,7 @@ class TopicsConsumer(BaseConsumer):
         )
 
     def consumer(self, topic: str) -> Consumer:
-        """Return the consumer of one of the topics, for seek() and positions.
+        """Return the Consumer of a topic, for seek() and positions.
 
         Args:
             topic: `stream/topic`.

@@ -4,8 +4,8 @@
     2. mark      the messages are marked for deletion, with a fixed reason: readers now skip them
     3. remove    the segments that contain these messages are rewritten without them
 
-The next erasure completes an interrupted erasure: it finds unmarked messages again, and removes marked messages even if the new
-filter does not match them. The reason does not contain the filter, which can name a person.
+The next erasure completes an interrupted erasure: it finds unmarked messages again, and removes all marked messages, even if they
+do not match the new filter. The reason does not contain the filter, which can name a person.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Erasure:
         self.partitions: list[ErasedPartition] = []
 
     def find(self) -> list[ErasedPartition]:
-        """Find the matching messages of all topics, and return them by partition.
+        """Find the matching messages of all topics; return the messages by partition.
 
         Raises:
             TopicNotFoundError: a topic does not exist.
@@ -137,8 +137,7 @@ class Erasure:
 
         Raises:
             LegalHoldError: a topic was put under legal hold after find().
-            CorruptLogError: a segment is damaged; its messages are marked, but kept until a repair. All other messages are
-                erased.
+            CorruptLogError: a segment is damaged; its messages are marked, but kept until a repair. Other messages are erased.
             PermissionDeniedError: the user has no permission to manage a topic.
         """
         total, done = sum(len(each.offsets) for each in self.partitions), 0
@@ -153,7 +152,7 @@ class Erasure:
         return self.partitions
 
     def _mark(self, found: ErasedPartition) -> Iterator[int]:
-        """Mark the found messages of a partition, and yield the number marked so far."""
+        """Mark the found messages of a partition for deletion, and yield the number of marked messages."""
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             try:
                 for begin in range(0, len(found.offsets), MAX_STATE_OFFSETS):

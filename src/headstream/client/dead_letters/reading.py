@@ -55,7 +55,7 @@ class ReasonCount:
         group: The group in which the messages failed permanently, if any.
         reason_code: One of DeadLetterReason, if any.
         reason: The last error; None if there is no error or the reasons are not counted separately.
-        is_rest: Whether this counts all dead letters whose reasons are not counted separately.
+        is_rest: Whether this object counts all dead letters whose reasons are not counted separately.
         first_failed_us: Time of the first failure, microseconds since 1970 UTC; None if unknown.
         last_failed_us: Time of the last dead letter, microseconds since 1970 UTC; None if unknown.
     """

@@ -149,10 +149,10 @@ class Redrive:
         return GroupMembership(self._log.transport, TopicName(found.stream, found.name), _GROUP, DEFAULT_SESSION_TIMEOUT_MS)
 
     def _busy(self, what: str) -> GroupInUseError:
-        return GroupInUseError(f"another redrive holds {what}", where=self._topic, advice="Wait until it has ended")
+        return GroupInUseError(f"another redrive holds {what}", where=self._topic, advice="Wait until that redrive has ended")
 
     def _run(self, share: GroupMembership, partition: int) -> None:
-        """Redrive one partition until the group assigns it to another redrive."""
+        """Redrive one partition until the group assigns the partition to another redrive."""
         if partition not in share.report().partitions:
             return
         self._resume(partition)

@@ -26,7 +26,7 @@ class SentEncoder:
     """Encodes messages for one topic.
 
     Args:
-        gives_ids: Whether a message without an id gets a random id, because the topic deduplicates by id.
+        gives_ids: Whether to assign a random id to a message without an id, because the topic deduplicates by id.
         keeps_reserved: Whether headers with reserved names are accepted, as in messages copied from another topic or log.
     """
 

@@ -40,11 +40,11 @@ _THREAD_JOIN_TIMEOUT_S: Final = 2.0
 class Producer:
     """Sends messages to one topic; thread-safe. Created by Client.producer(); use it in a `with` statement.
 
-    Leaving the `with` body flushes. Each message that send() accepts is stored once and in the order of sending per partition,
-    even if connections break or the server restarts, for at most `delivery_timeout_ms`. After this time, the message fails: the
-    next send(), flush() or close() raises an error that lists all failed messages in `messages`, and messages whose outcome is
-    unknown in `in_doubt`. The producer then continues with other messages. Each error is raised once: by the receipts if all of
-    the messages' receipts are awaited, else by the producer.
+    Leaving the `with` body flushes. Each message that send() accepts is stored once, in the order of sending per partition, even
+    if connections break or the server restarts. If this takes longer than `delivery_timeout_ms`, the message fails: the next
+    send(), flush() or close() raises an error that lists all failed messages in `messages`, and messages whose outcome is unknown
+    in `in_doubt`. The producer then continues with other messages. Each error is raised once: by the receipts if all of the
+    messages' receipts are awaited, else by the producer.
 
     Args:
         topic: The topic's current metadata.
@@ -123,7 +123,7 @@ class Producer:
         Raises:
             HeaderError: a header is invalid or reserved.
             LimitError: the message exceeds a limit of the topic.
-            InvalidInputError: an argument is of the wrong type or out of range.
+            InvalidInputError: an argument has a wrong type or is out of range.
             PartitionNotFoundError: the topic has no such partition.
             ClosedError: the producer is closed.
             InterceptorError: an interceptor refused this message, or failed to report an earlier message.
@@ -199,7 +199,7 @@ class Producer:
         """Wait until all sent messages are stored.
 
         Raises:
-            HeadstreamError: some messages could not be stored; all other messages are stored.
+            HeadstreamError: some messages could not be stored. All other messages are stored.
             ClosedError: the producer is closed.
         """
         with self._lock:
@@ -244,7 +244,7 @@ class Producer:
         """Flush and close; a second call does nothing, or resumes an interrupted wait.
 
         Raises:
-            HeadstreamError: some messages could not be stored, and no earlier call raised it.
+            HeadstreamError: some messages could not be stored, and no earlier call raised this error.
         """
         if self.is_parents:
             return
@@ -295,7 +295,7 @@ class Producer:
             self._work.put(None)
 
     def _wait_for_progress(self) -> SimpleQueue[None]:
-        """Return a queue that gets an item when a batch is settled; called with the lock held."""
+        """Return a queue that receives an item when a batch is settled; called with the lock held."""
         waiter: SimpleQueue[None] = SimpleQueue()
         self._waiting.append(waiter)
         return waiter

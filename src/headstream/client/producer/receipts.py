@@ -141,7 +141,7 @@ class Receipt:
 
 
 class Undelivered(Sequence[Message]):
-    """Messages that could not be delivered, decoded on access."""
+    """Undelivered messages, which are decoded on access."""
 
     def __init__(self, batches: Sequence[tuple[int, bytes | bytearray]], topic: str, count: int) -> None:
         self._batches = tuple(batches)

@@ -1,4 +1,4 @@
-"""The interface between a client and the store of its messages, and its implementations over a network.
+"""The interface between a client and a log, and the implementations over a network.
 
 transport.py           streams, messages, offsets, groups: the operations of all transports
 delivery_transport.py  additional commands of transports that track single messages

@@ -62,7 +62,7 @@ class TopicCommands(Protocol):
         """Delete a topic with its messages and offsets."""
 
     def update(self, name: TopicName, **changes: Any) -> Topic:
-        """Change options of a topic (fields of TopicOptions) by name; omitted options keep their values."""
+        """Change options of a topic (fields of TopicOptions); omitted options are unchanged."""
 
     def rename(self, name: TopicName, to: str) -> None:
         """Rename a topic within its stream."""
@@ -237,7 +237,7 @@ class Transport(Protocol):
 
     @property
     def identity(self) -> str | None:
-        """The UUID of this log, or None before its first write."""
+        """The UUID of this log; None before the first write."""
 
     def close(self) -> None:
         """Release the log or the connections."""

@@ -31,7 +31,7 @@ from headstream.core.model.reserved import KEY_HEADER, NULL_HEADER
 from headstream.errors import HeaderError, InvalidInputError
 
 Dialect: TypeAlias = Literal["binary", "binary-first"]
-"""The format of a polled message: with state and checksum, or the one before them."""
+"""The format of a polled message: with or without state and checksum."""
 
 _U32: Final = struct.Struct("<I")
 _SENT_HEAD: Final = struct.Struct("<16sI")
@@ -39,7 +39,7 @@ _POLLED_HEAD: Final = struct.Struct("<QBQ16sII")
 _FIRST_HEAD: Final = struct.Struct("<QQ16sI")
 _NULL: Final = HeaderValue(HeaderKind.BOOL, b"\x01")
 _KEY_BEGIN: Final = Headers({KEY_HEADER: b""}).as_bytes()[:-4]
-"""The header of a key up to its length."""
+"""The header hs.key up to the length of the value."""
 _NULL_WHOLE: Final = Headers({NULL_HEADER: _NULL}).as_bytes()
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from headstream.errors import DecodeError, InvalidInputError
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
-"""Any buffer in one piece."""
+"""Any contiguous buffer."""
 
 _U32: Final = struct.Struct("<I")
 _U64: Final = struct.Struct("<Q")
@@ -162,7 +162,7 @@ class Writer:
             self.push_text(value)
             length = len(self._data) - at - size
             if length >> (8 * size):
-                raise InvalidInputError(f"text of {length} bytes does not fit a length of {size} bytes", where=repr(value[:40]))
+                raise InvalidInputError(f"text of {length} bytes does not fit a length field of {size}", where=repr(value[:40]))
         except InvalidInputError:
             del self._data[at:]
             raise

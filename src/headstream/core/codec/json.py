@@ -36,7 +36,7 @@ _MAX_U32: Final = (1 << 32) - 1
 _INVALID_KEY: Final = 4018
 _INVALID_NUMBER: Final = 82
 _INVALID_VALUE_LENGTH: Final = 4028
-"""The Iggy statuses of an invalid key, an invalid partition number, and a partitioning value of a wrong length."""
+"""Iggy's statuses for an invalid key, an invalid partition number, and a partitioning value with the wrong length."""
 
 
 class JsonSend(NamedTuple):
@@ -74,7 +74,7 @@ def encode_headers(headers: Headers, *, keep_last: bool = False) -> dict[str, An
 
 
 def decode_headers(document: object, where: str = "headers") -> Headers:
-    """Decode headers from a JSON object, null or {}. `where` is their path in the document, for errors."""
+    """Decode headers from a JSON object, null or {}. `where` is the path of the headers in the document, for errors."""
     if document is None:
         return Headers()
     if not isinstance(document, dict):
@@ -175,7 +175,7 @@ def decode_polled(data: BytesLike, *, topic: str | None = None) -> JsonPoll:
 def decode_message(
     document: object, *, topic: str | None = None, partition: int | None = None, where: str = "message"
 ) -> Message:
-    """Convert a decoded JSON object to a polled message; `where` is its path in the document, for errors."""
+    """Convert a decoded JSON object to a polled message; `where` is the object's path in the document, for errors."""
     if not isinstance(document, dict):
         raise DecodeError(f"a message must be an object, not {_name(document)}", 0, where=where)
     key, headers, payload = _read_body(document, where)

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 from headstream.errors import DecodeError, InvalidInputError
 
 _PLACE: Final = "\udead"
-"""Stands for a Decimal while a document is written: half of a surrogate pair, which no text has."""
+"""Placeholder for a Decimal while a document is written: half of a surrogate pair, which no valid string contains."""
 _SIGNED_ZERO: Final = re.compile(r"-0(?![\d.eE])", re.ASCII)
 
 
@@ -23,8 +23,8 @@ def decode_json(data: bytes, *, decimals: bool = False) -> Any:
     """Decode a JSON document.
 
     Args:
-        decimals: Whether numbers with a decimal point or an exponent, and the number -0, become a Decimal with all digits instead
-            of a float.
+        decimals: Whether numbers with a decimal point or an exponent, and -0, become a Decimal with all digits instead of a
+            float.
 
     Raises:
         DecodeError: the bytes are not JSON or not UTF-8 (lone surrogates are invalid), an object repeats a member, or a number is
@@ -117,7 +117,7 @@ def _exact_int(text: str) -> int | Decimal:
 
 
 def _decoder_of(text: str) -> json.JSONDecoder:
-    """Return a decoder that reads numbers as Decimals. It calls a function per integer only if the text can contain -0."""
+    """Return a decoder that reads numbers as Decimals; integers cost a function call only if the text can contain -0."""
     return _SIGNED_ZERO_DECODER if _SIGNED_ZERO.search(text) else _EXACT_DECODER
 
 

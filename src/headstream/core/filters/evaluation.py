@@ -1,8 +1,9 @@
 """Evaluates a filter for a decoded message, as core/codec/batch/stored/filter_scan.py does for a stored message.
 
 A truth value is FALSE, TRUE, UNKNOWN (as in SQL, the result of a comparison with NULL) or FAILED (the result of comparing values
-that cannot be compared, such as a number and a string). AND is FALSE if any part is FALSE, otherwise the greatest part. OR is
-TRUE if any part is TRUE, otherwise the greatest part. NOT exchanges FALSE and TRUE. FAILED is treated like UNKNOWN but has
+that cannot be compared, such as a number and a string). AND is FALSE if any part is FALSE, and OR is TRUE if any part is TRUE;
+otherwise the result is the last of its parts in the order FALSE, TRUE, UNKNOWN, FAILED. NOT exchanges FALSE and TRUE. FAILED is
+treated like UNKNOWN but has
 precedence over it, so the result does not depend on the order of evaluation.
 """
 
@@ -200,8 +201,7 @@ def _order(left: _Value, right: _Value) -> float | None:
 def _compiled(pattern: bytes) -> re.Pattern[bytes]:
     """Return the regular expression for a pattern; a character is a byte with its continuation bytes.
 
-    The part after an ANY_CHARACTERS is searched once, from the left, so the time is at most proportional to the product of both
-    lengths.
+    The part after an ANY_CHARACTERS is searched once, from the left, so the time is proportional to the product of both lengths.
     """
     one = rb"[\x00-\xff][\x80-\xbf]*+"
     first, *others = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, Union
 
 LiteralValue: TypeAlias = None | bool | int | float | bytes
-"""The value of a literal; a text is its UTF-8 bytes."""
+"""The value of a literal; a string is represented by its UTF-8 bytes."""
 
 
 class ValueType(enum.Enum):

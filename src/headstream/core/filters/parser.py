@@ -40,10 +40,10 @@ from headstream.errors import InvalidInputError
 
 ANY_CHARACTERS: Final = b"\xff"
 ONE_CHARACTER: Final = b"\xfe"
-"""The wildcards of a pattern: bytes that UTF-8 never has."""
+"""The wildcards of a pattern, which are bytes that do not occur in UTF-8."""
 
 _MAX_DEPTH: Final = 64
-"""Parentheses and NOTs inside each other: each takes calls of the parser and a place on the evaluation's stack."""
+"""Maximum nesting depth of parentheses and NOT, which need calls of the parser and space on the stack of the evaluation."""
 _MAX_NAME_BYTES: Final = 255
 _MAX_DIGITS: Final = 40
 _LEAST: Final = -(1 << 127)

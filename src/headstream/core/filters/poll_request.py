@@ -11,7 +11,7 @@ from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import InvalidInputError, InvalidOptionError
 
 AVAILABLE_ONLY: Final = frozenset({MessageState.AVAILABLE.value})
-"""The states of a poll that names none."""
+"""The states of a poll that does not specify states."""
 
 
 class PollRequest(NamedTuple):

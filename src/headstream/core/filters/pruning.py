@@ -37,7 +37,7 @@ _UNKNOWN: Final = 1 << UNKNOWN
 _FAILED: Final = 1 << FAILED
 _VALUES: Final = (FALSE, TRUE, UNKNOWN, FAILED)
 _MAX_PAIRS: Final = 4096
-"""Pairs of listed values that are compared one by one: 64 with 64."""
+"""Maximum number of pairs of listed values that are compared one by one: 64 times 64."""
 
 _OF_FIELDS: Final = {Field.KEY: ANY_TEXT, Field.SIZE: ValueSummary(has_null=True, numbers=(0, float("inf")))}
 """Possible values of the fields that are not numbers, for all messages; all other fields are numbers."""
@@ -154,7 +154,7 @@ def _compare_ranges(test: str, left: ValueSummary, right: ValueSummary) -> int:
 
 
 _Range: TypeAlias = tuple[Any, Any] | None
-"""The least and the greatest number or text, None for no bound."""
+"""The smallest and the largest number or string; None if there is no bound."""
 
 
 def _may_equal(left: ValueSummary, right: ValueSummary, ones: tuple[Any, Any], others: tuple[Any, Any]) -> bool:

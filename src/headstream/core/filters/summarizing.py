@@ -15,17 +15,17 @@ from headstream.core.codec.buffer import BytesLike
 from headstream.core.filters.value_summary import Bloom, Number, Scalar, ValueSummary
 
 MAX_TEXT_BYTES: Final = 256
-"""Longer texts are not kept: bounds are cut to this size, and a header with one has no list of values."""
+"""Maximum size of stored strings: bounds are truncated to this size, and a header with a longer string has no list of values."""
 
 _MIN_BLOOM_BYTES: Final = 128
 _MAX_BLOOM_BYTES: Final = 1 << 20
-"""Of each header: enough for 870,000 distinct values at 1 % false hits; with more the share of false hits grows."""
+"""Maximum size per header: sufficient for 870,000 distinct values with 1 % false positives; more values increase this share."""
 _BITS_OF_A_VALUE: Final = 10
-"""1 % of false hits with _HASHES bits set for a value."""
+"""Bits per value for 1 % false positives, if _HASHES bits are set per value."""
 _HASHES: Final = 7
 _FALSE_HITS: Final = 0.01
 _USELESS: Final = 0.5
-"""A filter with more false hits is not kept."""
+"""Share of false positives above which a filter is not stored."""
 
 
 class HeaderSummarizer:

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 from headstream.errors import InvalidInputError
 
 MAX_FILTER_BYTES: Final = 2048
-"""The longest filter: percent-encoded it fits in the first line of an HTTP request, which has at most 8,190 bytes."""
+"""Maximum length of a filter: percent-encoded, it fits into the first line of an HTTP request, at most 8,190 bytes."""
 
 _SHOWN_CHARACTERS: Final = 60
-"""Characters of a long filter that an error shows."""
+"""Number of characters of a long filter that an error shows."""
 
 _TOKEN: Final = re.compile(
     r"""(?P<word>[A-Za-z_$][A-Za-z0-9_.$]*)

@@ -16,7 +16,7 @@ from headstream.core.filters.expression import LiteralValue
 
 Number: TypeAlias = int | float
 Scalar: TypeAlias = bool | int | float | bytes
-"""A value that is neither null nor of an unknown kind; a text is its bytes."""
+"""A value that is neither null nor of an unknown kind; a string is represented by its bytes."""
 
 _WHOLE: Final = struct.Struct("<3B5xQQ")
 _WHOLE_TYPE: Final = 1
@@ -127,9 +127,9 @@ def whole_range(least: int, most: int) -> ValueSummary:
 
 
 ANY_NUMBER: Final = ValueSummary(numbers=(-math.inf, math.inf))
-"""A field that is always a number."""
+"""The summary of a field that is always a number."""
 ANY_TEXT: Final = ValueSummary(has_null=True, texts=(b"", None))
-"""A field that is a text or null."""
+"""The summary of a field that is a string or null."""
 ANY_VALUE: Final = ValueSummary(
     has_null=True,
     has_opaque=True,
@@ -138,4 +138,4 @@ ANY_VALUE: Final = ValueSummary(
     has_nan=True,
     texts=(b"", None),
 )
-"""A header of which nothing is known."""
+"""The summary of a header whose values are unknown."""

@@ -1,8 +1,8 @@
 """Constructors of header values, one per kind, and the default kind of each plain Python type.
 
 A constructor is a class, so it can also be used as a type. `uint8(3)` returns a HeaderValue of kind uint8, and every HeaderValue
-of that kind, received values included, is an instance of `uint8`. The annotation `attempt: hs.uint8` therefore states the kind of
-a handler's parameter.
+of that kind, even if received, is an instance of `uint8`. The annotation `attempt: hs.uint8` states the kind of a handler's
+parameter.
 """
 
 from __future__ import annotations

@@ -22,19 +22,19 @@ from headstream.core.model.quantities import parse_duration_us
 from headstream.errors import InvalidOptionError
 
 MAX_FAILING: Final = 10_000
-"""Failing messages of a group in one partition: more are back-pressure, since a consumer stops to fetch before."""
+"""Maximum number of failing messages of a group in one partition; a consumer stops fetching before it is reached."""
 
 MAX_PENDING_RANGES: Final = 20_000
-"""Maximum ranges of waiting messages of a group in one partition: one between each two failing messages."""
+"""Maximum number of ranges of pending messages of a group in one partition: one range between two failing messages."""
 
 MAX_ERROR_BYTES: Final = 255
-"""Stored bytes of an error's text: a header value of a topic with limits `iggy`."""
+"""Maximum stored size of an error's text, bytes: the size of a header value in a topic with limits `iggy`."""
 
 MAX_KEPT_ATTEMPTS: Final = 5
-"""Attempts of a message that are remembered one by one, the last ones: as many as a message has by default."""
+"""Number of last attempts of a message that are stored individually: the default number of attempts of a message."""
 
 MAX_ATTEMPT_BYTES: Final = 100
-"""Stored bytes of an attempt's error, and of its worker's name: 10,000 failing messages then have 11 MB at most."""
+"""Maximum stored size of an attempt's error and of the worker's name, bytes: at most 11 MB for 10,000 failing messages."""
 
 
 class RetryOrder(enum.StrEnum):
@@ -97,8 +97,7 @@ class SettleRequest:
     """A request to record steps of a group's messages in one partition.
 
     Args:
-        begun_until: One past the last message that the group has begun. Earlier messages that are neither failing nor pending are
-            done.
+        begun_until: One past the last message that the group has begun. Earlier messages are done, pending or failing.
         member: The member that owns the partition; None for a consumer without a group.
         generation: The group's generation in the member's last report.
         partition_generation: The generation of the partition that was polled, if known.
@@ -134,8 +133,8 @@ class Delivery:
         failed_us: Time of the last failure, microseconds since 1970 UTC; 0 if there is none.
         delay_us: How long the message waits after the last failure, microseconds.
         reason: Why the message is dead-lettered; empty while it can still be attempted.
-        copied_to: The dead-letter topic, its partition, and an offset: the end of the partition before the message is copied,
-            then the offset of the copy.
+        copied_to: Dead-letter topic, partition and offset: the partition's end before the message is copied, then the copy's
+            offset.
     """
 
     offset: int
@@ -180,14 +179,13 @@ class Retry:
 
     Args:
         attempts: Maximum number of attempts before a message is dead-lettered; None sets no limit.
-        delay: The delay before the second attempt, as a string (`1s`), a timedelta or microseconds. It doubles with each attempt,
-            up to `max_delay`.
+        delay: Delay before the second attempt, as a string (`1s`), a timedelta or microseconds; doubled per attempt, up to
+            `max_delay`.
         order: Which messages wait while a failed message is retried: all later messages of its `partition`, later messages of its
             `key`, or none (`skip`). The default is `partition`; for a consumer with `mode="shared"` it is `skip`.
         pause: How long the group is paused if too many of its attempts fail, in the form of `delay`; None disables pauses.
         pause_share: The share of failures among the last `pause_attempts` attempts that pauses the group, above 0 and at most 1.
-        pause_attempts: Number of last attempts that are evaluated; the group is not paused before it has made this number of
-            attempts.
+        pause_attempts: Number of last attempts that are evaluated; before this number of attempts, the group is not paused.
 
     Raises:
         InvalidOptionError: a value is out of range.
@@ -228,7 +226,7 @@ class Retry:
         return self.attempts is not None and failures >= self.attempts
 
     def delay_after(self, failures: int, jitter: float) -> int:
-        """Return the delay after a failure, microseconds. It doubles with each failure; the second half of it is random.
+        """Return the delay after a failure, microseconds. The delay doubles with each failure; its second half is random.
 
         Args:
             failures: How often the message has failed, from 1.

@@ -30,7 +30,8 @@ class DeliveryCounts:
         delayed: Messages that failed and wait for their next attempt.
         deferred: Messages that a worker has deferred; they are delivered only on request.
         poisoned: All messages that have failed permanently since the group was created.
-        open_letters: Number of poisoned messages whose dead letter is neither redriven nor discarded, among the newest 100.
+        open_letters: Number of messages, among the newest 100 poisoned messages, whose dead letter is neither redriven nor
+            discarded.
         oldest_leased_us: Time at which the oldest lease began, microseconds since 1970 UTC, or None.
         oldest_poisoned_us: Time of the permanent failure of the oldest open dead letter, microseconds since 1970 UTC, or None.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 DEFAULT_SESSION_TIMEOUT_MS: Final = 60_000
-"""Longest silence of a member while other members wait for its partitions: longer than a message should take."""
+"""Maximum time without a report of a member whose partitions other members need; longer than processing a message takes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ _length: Final = struct.Struct("<I").unpack_from
 _KEYS: Final[dict[bytes, str]] = {}
 _NAMES: Final[dict[str, bytes]] = {}
 _KEPT_KEYS: Final = 1000
-"""Cached encoded keys: a program uses few keys, repeatedly."""
+"""Number of cached encoded keys; a program uses few keys repeatedly."""
 
 
 def _decode_key(name: bytes, at: int) -> str:

@@ -8,8 +8,8 @@
     5     int16     2          11    uint32    4          65    char      2   beyond Iggy: one UTF-16 code unit
     6     int32     4          12    uint64    8
 
-Codes from 256 occur in the KIP-82 dialect only: 256 + n is a value whose type code n is not defined by KIP-82. Its bytes are
-unchanged; it can be read as bytes, and forwarded in the KIP-82 dialect only.
+Codes from 256 occur in the KIP-82 dialect only: 256 + n is a value whose type code n is not defined by KIP-82. Such a value can
+be read as bytes, and is forwarded unchanged, but only in the KIP-82 dialect.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class HeaderValue(HeaderArithmetic):
 
     @property
     def kind_name(self) -> str:
-        """The kind's name: for example `uint8`; `unknown(n)`; or `kip82(n)` for a type code that KIP-82 does not define."""
+        """The kind's name, such as `uint8`; `unknown(n)`, or `kip82(n)` for a type code that KIP-82 does not define."""
         name = KIND_NAMES.get(self.kind)
         if name is not None:
             return name
@@ -303,7 +303,7 @@ def _fault(kind: int, data: bytes) -> str | None:
     width = KIND_WIDTHS.get(kind)
     if width is not None:
         if len(data) != width:
-            return f"a {KIND_NAMES[kind]} header has {width} bytes, not {len(data)}"
+            return f"a header of kind {KIND_NAMES[kind]} must have {width} bytes, not {len(data)}"
         if kind == HeaderKind.BOOL and data not in (b"\x00", b"\x01"):
             return f"a bool header must be 0 or 1, not {data[0]}"
         return None
@@ -311,10 +311,10 @@ def _fault(kind: int, data: bytes) -> str | None:
         try:
             data.decode("utf-8")
         except UnicodeDecodeError as error:
-            return f"a string header is UTF-8, but its byte {error.start} is not"
+            return f"a string header must be UTF-8, but byte {error.start} is invalid"
         return None
     if not 1 <= kind <= 255 and kind not in FOREIGN_KINDS:
-        return f"a header kind is a number from 1 to 255, not {kind}"
+        return f"a header kind must be a number from 1 to 255, not {kind}"
     return None
 
 

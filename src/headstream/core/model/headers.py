@@ -67,8 +67,7 @@ class Headers:
             at: Byte position of the block in its input, for errors.
 
         Returns:
-            The headers. Their first access raises DecodeError if the block is invalid; the first access to a value raises it if
-            the value is invalid.
+            The headers; DecodeError at the first access if the block is invalid, or at the access to a value that is invalid.
         """
         return _make(None, HeaderBlock(bytes(data), at, layout), _NO_SERIALIZERS) if len(data) else cls()
 
@@ -82,7 +81,7 @@ class Headers:
         return self if self._read_only else _make(self._pairs, self._block, self._serializers, read_only=True)
 
     def as_bytes(self, layout: HeaderLayout = BINARY) -> bytes:
-        """Return the block of these headers: the received bytes, if the headers were received in that layout.
+        """Encode these headers as a block: the received bytes, if the headers were received in that layout.
 
         Args:
             layout: The encoding of the headers.
@@ -123,7 +122,7 @@ class Headers:
         return default
 
     def getall(self, key: str) -> tuple[HeaderValue, ...]:
-        """Return every value of a key in order; an empty list if the key is missing."""
+        """Return every value of a key in order; an empty tuple if the key is missing."""
         if self._pairs is None and self._block is not None:
             return self._block.all(key)
         return tuple(value for name, value in self._pairs or () if name == key)

@@ -15,7 +15,7 @@ _MAX_ID: Final = (1 << 32) - 1
 _ID_DIGITS: Final = len(str(_MAX_ID))
 
 _NAMED_BY_CLIENTS: Final = frozenset({"consumer", "group"})
-"""Existing clients use any characters in them."""
+"""Kinds of names in which existing clients use any characters."""
 
 
 def check_name(name: str, noun: str) -> str:
@@ -23,8 +23,8 @@ def check_name(name: str, noun: str) -> str:
 
     Args:
         name: 1 to 255 bytes of UTF-8.
-        noun: The kind of the named object. A stream's name must not contain a dot or slash; a consumer's or group's name can
-            contain NUL.
+        noun: The kind of the named object. A stream's name must not contain a dot or slash. A consumer's or group's can contain
+            NUL.
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"a {noun} name must be a str, not {type(name).__name__}")

@@ -21,19 +21,19 @@ from headstream.core.model.pauses import PauseRule
 from headstream.errors import InvalidOptionError
 
 DEFAULT_LEASE_US: Final = 30_000_000
-"""The lease of Kafka's share groups: longer than most messages take."""
+"""The default lease of Kafka's share groups, which is longer than most messages take."""
 
 MIN_LEASE_US: Final = 10_000
-"""A shorter lease ends before its messages have arrived."""
+"""Minimum duration of a lease; a shorter lease would end before the messages arrive."""
 
 MAX_LEASE_US: Final = 12 * 3_600_000_000
-"""The longest lease, and the longest extension at once: a message of a worker that died waits as long."""
+"""Maximum duration of a lease and of an extension: how long a message of a killed worker can wait."""
 
 MAX_LEASE_COUNT: Final = 10_000
-"""Messages of one grant."""
+"""Maximum number of messages of one grant."""
 
 SKIPPED: Final = "skipped"
-"""The reason of a DONE for messages that were not delivered, since they are gone or a filter left them out: no attempt."""
+"""The reason of a DONE for messages that were not delivered, because they were removed or did not match the filter."""
 
 
 class LeaseStep(enum.IntEnum):

@@ -140,7 +140,7 @@ class Message:
 
 
 _COMPARED: Final = ("payload", "headers", "key", "id", "offset", "timestamp", "state", "checksum")
-"""The fields by which two messages are equal: neither their origin nor their class."""
+"""The fields that determine whether two messages are equal: all except the origin and the class."""
 
 
 class ReceivedMessage(Message):

@@ -80,7 +80,7 @@ class OffsetRanges:
 
 
 def ranges_of(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of consecutive offsets in ascending offsets."""
+    """Yield the ranges of consecutive numbers in a series of ascending offsets."""
     begin = end = -1
     for offset in offsets:
         if offset != end:

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 from headstream.errors import InvalidOptionError
 
 MAX_PAUSE_ATTEMPTS: Final = 10_000
-"""Attempts that a group remembers: one bit each, in a file."""
+"""Maximum number of attempts that are stored per group, as one bit per attempt in a file."""
 
 MAX_PAUSE_US: Final = 24 * 3_600_000_000
-"""The longest pause: nothing reminds an operator of a group that is paused for longer."""
+"""Maximum length of a pause, so that operators do not forget a paused group."""
 
 
 class PauseRule(NamedTuple):

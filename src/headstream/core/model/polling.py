@@ -108,13 +108,13 @@ class OffsetOwner:
     @classmethod
     @lru_cache(maxsize=1024)
     def group(cls, name: str) -> OffsetOwner:
-        """Return the group with this name."""
+        """Return the owner for the group with this name."""
         return cls(ConsumerKind.GROUP, name)
 
     @classmethod
     @lru_cache(maxsize=1024)
     def named(cls, name: str) -> OffsetOwner:
-        """Return the single consumer with this name."""
+        """Return the owner for the single consumer with this name."""
         return cls(ConsumerKind.CONSUMER, name)
 
     def __str__(self) -> str:
@@ -130,8 +130,7 @@ class Polled:
         next_offset: The offset to poll next, after the returned and the skipped messages.
         chunks: Complete stored messages, contiguous and in order, in one or more pieces.
         generation: Distinguishes the partition from partitions of the same name before a purge or deletion; 0 if unknown.
-        scanned_count: With a filter: the number of messages that it examined, including all messages of the segments that it
-            skipped.
+        scanned_count: With a filter: number of examined messages, including all messages of skipped segments.
         failed_count: Number of messages to which the filter could not be applied.
     """
 

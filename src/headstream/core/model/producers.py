@@ -1,6 +1,7 @@
 """Numbered batches. A log recognizes a repeated batch by its number, so any send can be retried.
 
-A producer has a unique id and an epoch. It numbers its messages in each partition: a batch carries the sequence of its first
+A producer has a unique id and an epoch. A producer numbers its messages in each partition: a batch carries the sequence of its
+first
 message, and the next batch continues the sequence. If a producer abandons a batch whose outcome is unknown, it ends the epoch:
 batches of that epoch still in flight are rejected, and the next epoch begins at sequence 0.
 
@@ -47,8 +48,7 @@ class Appended:
     Args:
         offset: Offset of the batch's first message; if all its messages are repeats, the partition's next offset.
         timestamp_us: Time of the append, microseconds since 1970 UTC; None if the server does not report it.
-        count: Number of stored messages of the batch: all, unless the topic drops repeated ids; -1 if the server does not report
-            it.
+        count: Number of stored messages of the batch: all, unless the topic drops repeated ids; -1 if not reported by the server.
         is_repeat: Whether an earlier send had already stored the batch.
         positions: Offset and time of each message if offsets are not consecutive: in Kafka, batches of other producers can lie
             between the messages. None: offsets are consecutive from `offset`, and all messages have the time `timestamp_us`.

@@ -10,19 +10,19 @@ from headstream.core.model.identifiers import TopicName, check_name
 from headstream.errors import InvalidOptionError, LegalHoldError
 
 MAX_BATCH_BYTES: Final = 64 << 20
-"""Maximum size of a send or a poll: what a frame of the binary transport carries."""
+"""Maximum size of a send or a poll, which fits into a frame of the binary transport."""
 
 MAX_PARTITIONS: Final = 1000
-"""Maximum partitions of a new topic; Iggy's limit."""
+"""Maximum number of partitions of a new topic, as in Iggy."""
 
 
 class Limits(enum.StrEnum):
     """The messages that a topic accepts.
 
-    `iggy`: only messages that any existing Iggy client can read: header keys and values of 1 to 255
-    bytes, at most 100,000 bytes of header values and 10,000,000 bytes of payload per send, no empty
-    payload, no null payload, no null or char header.
-    `wide`: header values of 0 to 65,536 bytes, the kinds null and char, empty and null payloads.
+    `iggy`: messages that every existing Iggy client can read. Header keys and values have 1 to 255 bytes. A send has at most
+    100,000 bytes of header values and 10,000,000 bytes of payload. Empty and null payloads, and null and char headers, are
+    rejected.
+    `wide`: also header values of 0 to 65,536 bytes, the kinds null and char, and empty and null payloads.
     """
 
     IGGY = "iggy"
@@ -47,7 +47,7 @@ KafkaHeaders: TypeAlias = Literal["headstream", "spring", "connect", "connect-js
 """The convention of typed headers in Kafka's records (core/codec/kafka/conventions.py)."""
 
 DEFAULT_DELETION_GRACE_US: Final = 7 * 86_400 * 1_000_000
-"""How long a message marked for deletion can be restored unless a topic says otherwise: a week."""
+"""Default time for which a message marked for deletion can be restored: one week."""
 
 _OPTION_RANGES: Final = {
     "retention_us": (1, (1 << 63) - 1, "for unlimited retention"),
@@ -59,7 +59,7 @@ _OPTION_RANGES: Final = {
 
 
 _MAX_SUMMARY_HEADERS: Final = 8
-"""The most headers that a topic summarizes: each can take 1 MiB per segment."""
+"""Maximum number of headers that a topic summarizes; a header can need 1 MiB per segment."""
 _MAX_HEADER_NAME_BYTES: Final = 255
 
 
@@ -160,7 +160,7 @@ def check_legal_hold(name: object, legal_hold: bool) -> None:
     if legal_hold:
         raise LegalHoldError(
             f"the topic {str(name)!r} is under legal hold: nothing is removed from it",
-            advice=f"If you have the right, lift the hold first: headstream topic update {name} --legal-hold off",
+            advice=f"If you have permission, lift the hold first: headstream topic update {name} --legal-hold off",
         )
 
 
@@ -213,17 +213,17 @@ class Topic:
 
     Args:
         id: Number of the topic within its stream, from 1.
-        created_us: Microseconds since 1970 UTC.
+        created_us: Time of creation, microseconds since 1970 UTC.
         limits: Which messages the topic accepts.
-        partitions: By number.
+        partitions: The topic's partitions, in order of number.
         fsync: When acknowledged messages are synced to the disk.
         retention_us: Messages older than this can be dropped, microseconds; None retains messages of any age.
         retention_bytes: Size above which the oldest messages can be dropped, bytes; None sets no limit.
         compaction_delay_us: Compaction retains the last message of each key. A null payload deletes its key, and is itself
             removed after this time, microseconds. None: no compaction.
-        deduplication_count: A message is dropped if its id is among this number of newest ids of its partition; None: no
-            deduplication.
-        summary_headers: The headers that are summarized for filters, separated by commas; None if there are none.
+        deduplication_count: A message is dropped if its id is among this number of newest ids of its partition; None: not
+            dropped.
+        summary_headers: Names of the headers that are summarized for filters, separated by commas; None if there are none.
         deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds; None keeps them.
         legal_hold: Whether all messages are kept.
         kafka_headers: The convention by which Kafka clients write and read headers; None is `headstream`.
@@ -289,8 +289,8 @@ class Stream:
     Args:
         name: Without dot or slash.
         id: From 1.
-        created_us: Microseconds since 1970 UTC.
-        topics: Names of its topics, sorted.
+        created_us: Time of creation, microseconds since 1970 UTC.
+        topics: Names of the stream's topics, sorted.
     """
 
     name: str

@@ -22,10 +22,10 @@ A server over TCP:
     frames.done()
 
 A server over HTTP calls find_route(method, path), COMMANDS[code].decode_http(path, query, body) and the same handler, and sends
-encode_http_reply(reply) with the route's success status. For an error it sends refusal_to_json(error) with http_status().
+encode_http_reply(reply) with the route's success status. For an error the server sends refusal_to_json(error) with http_status().
 
 A client sends encode_request(command.code, command.encode()), receives frames with FrameBuffer.for_responses(), and decodes a
-frame with decode_refusal(status, body) or type(command).decode_reply(body). Over HTTP it uses command.to_json() and
+frame with decode_refusal(status, body) or type(command).decode_reply(body). Over HTTP the client uses command.to_json() and
 reply_from_json().
 
 docs/iggy.md lists the differences from the original server, and the oddities of the original server that are reproduced.

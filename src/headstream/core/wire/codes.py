@@ -20,7 +20,7 @@ EXTENSION_CODES: Final = range(10_000, 20_000)
 """Headstream's own commands."""
 
 EXTENSION_CONTEXT: Final = "headstream"
-"""The login context of a client that supports them."""
+"""The login context of a client that supports Headstream's own commands."""
 
 
 class Code(enum.IntEnum):

@@ -48,7 +48,7 @@ class Encoding:
 
 
 _UNANSWERED: Final = frozenset({SendMessages, Ping, StoreOffset})
-"""Frequent commands whose reply is a status only."""
+"""Frequent commands whose reply is only a status."""
 
 _AT_DECODING: Final = {Status.INVALID_HEADER_KEY, Status.INVALID_HEADER_VALUE, Status.EMPTY_MESSAGE_PAYLOAD}
 """Clients receive it as status 3 for a send, whose decoder reports it in Iggy's server; over HTTP it has a name."""

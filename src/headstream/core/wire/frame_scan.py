@@ -3,7 +3,7 @@
     request   length u32 | code u32 | payload       length is the size of code and payload
     response  status u32 | length u32 | body        length is the size of the body
 
-A request whose length is below 4 has no code. It is skipped and returned with code 0, which is not a command.
+A request whose length is below 4 has no code. Such a request is skipped and returned with code 0, which is not a command.
 """
 
 from __future__ import annotations

@@ -37,11 +37,11 @@ append has up to 64 MiB of messages, and names around them."""
 
 _MIN_BUFFER_BYTES: Final = 64 << 10
 _STEP_BYTES: Final = 1 << 20
-"""Growing in steps costs copies, and pages that are new to the process: this much is given to a frame at once."""
+"""Number of bytes that a frame gets initially; growing in smaller steps would cost copies and new memory pages."""
 _MOST_RESERVED_BYTES: Final = MAX_FRAME_BYTES
-"""Largest part of a frame for which a buffer is allocated before its bytes arrive."""
+"""Maximum size of the part of a frame for which a buffer is allocated before the bytes arrive."""
 _SHRINK_FACTOR: Final = 2
-"""A buffer of more than this many times the size that is needed is exchanged for a smaller one, and not taken from the pool."""
+"""A buffer that exceeds the needed size by this factor is replaced with a smaller buffer, and not taken from the pool."""
 _POOLED_BYTES: Final = 32 << 20
 _HEAD: Final = struct.Struct("<II")
 _VSR_BEGIN: Final = bytes(4)

@@ -76,7 +76,7 @@ class Record:
         """Decode a record from a JSON object.
 
         Raises:
-            DecodeError: a member is missing or invalid; `where` names it.
+            DecodeError: a member is missing or invalid; `where` names the member.
         """
         if not isinstance(spelled, dict):
             raise invalid_value(spelled, "an object", where)
@@ -170,7 +170,7 @@ class _Nothing(Shape):
 
 
 NOTHING: Final[Shape] = _Nothing()
-"""The reply of a command without one."""
+"""The reply of a command that has no reply."""
 
 
 def one(kind: type[Record]) -> Shape:
@@ -214,7 +214,7 @@ class Command(Record, Generic[_R]):
     code: ClassVar[Code]
     reply: ClassVar[Shape] = NOTHING
     has_messages: ClassVar[bool] = False
-    """Whether it takes or returns messages in a format of Headstream, for which HTTP accepts BINARY too."""
+    """Whether the command sends or returns messages in a format of Headstream, for which HTTP also accepts BINARY."""
 
     @classmethod
     def entry(cls) -> CodeEntry:

@@ -76,7 +76,7 @@ class Shape:
     """The encoding of one field."""
 
     is_optional = False
-    """Whether JSON can omit it: then it is read from null."""
+    """Whether JSON can omit the value, which is then read from null."""
 
     def push(self, writer: Writer, value: Any) -> None:
         """Write a value."""

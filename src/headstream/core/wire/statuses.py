@@ -217,15 +217,15 @@ class Status(enum.IntEnum):
     EPOCH_REFUSED = 20008
     """The epoch was committed with other batches, or its parts are missing."""
     OUT_OF_SEQUENCE = 20020
-    """A numbered batch does not follow the previous one."""
+    """A numbered batch does not follow the previous batch."""
     PRODUCER_FENCED = 20021
-    """The epoch of a numbered batch is over."""
+    """The epoch of a numbered batch has ended."""
     PRODUCERS_LIMIT = 20022
-    """A partition has no room for another producer at present."""
+    """A partition currently cannot accept another producer."""
     SERVER_BUSY = 20023
-    """The server has no memory for the request at present."""
+    """The server currently does not have enough memory for the request."""
     CONSUMERS_LIMIT = 20024
-    """A user has stored offsets for as many consumers and groups as one user may."""
+    """A user has reached the limit of consumers and groups with stored offsets."""
     LEGAL_HOLD = 20025
     """A topic is under legal hold: nothing is removed from it."""
 
@@ -256,8 +256,7 @@ def name_of_status(status: int) -> str:
 def http_status(status: int) -> int:
     """Return the HTTP status code for a status.
 
-    For a missing stream or topic, the HTTP status code is 400 if the request named it (1010, 2011), as clients expect, and 404 if
-    the request numbered it.
+    For a missing stream or topic it is 400 if the request has a name (1010, 2011), as clients expect, and 404 if it has an id.
     """
     if status in _NOT_FOUND:
         return 404

@@ -190,7 +190,7 @@ class Catalog:
 
     @contextmanager
     def transaction(self, touched: Collection[int] | None = None) -> Iterator[None]:
-        """Apply all changes of the body durably, or none of them.
+        """Apply all changes of the body durably, or no change.
 
         Args:
             touched: Numbers of the topics that are added, changed or deleted; the body can add numbers. Only these topics are

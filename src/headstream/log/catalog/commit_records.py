@@ -77,7 +77,7 @@ def find_owner(catalog: Catalog, writer: str) -> int | None:
 
 
 def claim_writer(catalog: Catalog, writer: str, owner: int, before: int | None, most: int, now_us: int) -> bool:
-    """Durably make a user a writer's owner; return False if a user other than `before` owns it or the user has `most` writers."""
+    """Durably make a user a writer's owner; return False if a user other than `before` owns it or the limit is reached."""
     with catalog.transaction(()):
         owned = catalog.select("SELECT count(*) FROM writers WHERE owner = ?", owner, since=7)
         if find_owner(catalog, writer) != before or owned[0][0] >= most:
@@ -87,8 +87,8 @@ def claim_writer(catalog: Catalog, writer: str, owner: int, before: int | None, 
 
 
 def forget_commits(catalog: Catalog, prefix: str, before_us: int) -> None:
-    """Delete the records of writers that commit once (names with a prefix) and that finished before a time, and the owners of
-    writers that have committed nothing since this time."""
+    """Delete records that are older than a time, of writers that commit once (names with a prefix), and the owners of writers
+    without later commits."""
     with catalog.transaction(()):
         catalog.change(
             "DELETE FROM writers WHERE claimed_us < ? "

@@ -25,7 +25,7 @@ NO_LABELS: Final = TopicLabels()
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A group of a topic, by its number within the topic, from 1."""
+    """A group of a topic; its number, from 1, is unique within the topic."""
 
     id: int
     name: str
@@ -60,7 +60,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """A stream of the catalog, with its topics by name, in the order of their ids."""
+    """A stream of the catalog, with topics by name in the order of their ids."""
 
     name: str
     id: int

@@ -3,8 +3,7 @@
 states           topic | partition | offset | state | reason | author | changed_us | is_pending | change
 state_changes    number | reason | author        reason and author of a change, stored once; deleted with its last message
 
-A pending row is an intent: the message's state byte is possibly not yet written. Functions that change rows require a
-Catalog.transaction().
+A pending row is an intent: the message's state byte is possibly not yet written. Changes of rows require a Catalog.transaction().
 """
 
 from __future__ import annotations

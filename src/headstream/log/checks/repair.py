@@ -39,7 +39,7 @@ def repair_log(root: str, files: Files, *, accept_loss: bool = False) -> list[Ac
     """Make the safe repairs of a log, as its writer; return the actions taken.
 
     Args:
-        accept_loss: Whether partitions whose directories are missing continue without their messages.
+        accept_loss: Whether partitions with missing directories continue without their messages.
 
     Raises:
         LogLockedError: another process is the writer.

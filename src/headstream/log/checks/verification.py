@@ -67,8 +67,8 @@ class Verification:
             )
 
     def run(self, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[LogFinding]:
-        """Yield the faults of marker, catalog, topics, partitions and offsets; `on_bytes` is called with the number of bytes
-        checked since the last call."""
+        """Yield the faults of marker, catalog, topics, partitions and offsets; `on_bytes` is called with the number of newly
+        checked bytes."""
         yield from self._check_marker()
         catalog = self._open_catalog()
         if isinstance(catalog, LogFinding):

@@ -1,8 +1,8 @@
 """WriterLock: the lock of a directory's one writer.
 
 The lock is a FileLock. The file contains the writer's process id, for the error in other processes. A process that holds the lock
-for a short time (for example, to append one commit) adds `briefly`, and other processes wait for the release. Forked children do
-not hold it.
+briefly (for example, to append one commit) adds `briefly`, and other processes wait for the release. Forked children do not hold
+it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Waiters: wakes callers that wait for messages in partitions.
 
-append, drop -> Waiters.notify(directory) -> each Waiter for that partition -> it reads the files
-    DirectoryWatcher (watcher.py), for appends of other processes -> the same
+append, drop -> Waiters.notify(directory) -> each Waiter for the partition -> reads the files DirectoryWatcher (watcher.py), for
+    appends of other processes -> Waiters.notify(directory)
 
 A partition is identified by its directory. A notification is a hint: the waiter always checks the files.
 """
@@ -82,7 +82,7 @@ class Waiters:
 
     @contextmanager
     def waiter(self, directories: Collection[str]) -> Iterator[Waiter]:
-        """Return a waiter that is notified of these directories while the body runs."""
+        """Return a context with a waiter that is notified of changes in these directories."""
         waiter = Waiter()
         try:
             self.add(directories, waiter)

@@ -1,4 +1,4 @@
-"""Input check of a compacted topic: every message has a key."""
+"""Input check for compacted topics: every message must have a key."""
 
 from __future__ import annotations
 

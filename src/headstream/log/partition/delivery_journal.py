@@ -22,8 +22,8 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
 
 Version 1 had the entries 1 to 3, version 2 the entries 1 to 9; entry 3 is read, but no longer written. A change appends one
 record with one small write. Bytes after the last complete record are an interrupted write and are overwritten. A file that has
-grown is replaced by a file with a single record. If there are no unfinished messages, the file does not exist. Only the process
-that holds the group's lock writes the file. A process reads the file again if its size has changed.
+grown large is replaced with a file that has a single record. If there are no unfinished messages, the file does not exist. Only
+the process that holds the group's lock writes the file. A process reads the file again if its size has changed.
 """
 
 from __future__ import annotations

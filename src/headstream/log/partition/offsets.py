@@ -119,7 +119,7 @@ class OffsetStore:
         self._write(consumer, partition, slot, user_id)
 
     def forget(self, consumer: OffsetOwner, partition: int) -> None:
-        """Delete a consumer's offset and unfinished messages in a partition; with the last partition, delete its file."""
+        """Delete a consumer's offset and unfinished messages in a partition; delete the file after the last partition."""
         self._files.remove(f"{self._directory}/{journal_name(consumer, partition)}")
         if self._files.exists(self._path(consumer)):
             self._write(consumer, partition, _EMPTY, NO_USER)

@@ -64,7 +64,7 @@ from headstream.log.system.findings import report
 def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
     """Write the seal after the last entry of the current segment's index, if any; the next segment must be synced.
 
-    The seal itself is not synced, and write errors are ignored: an index with a missing or partial seal is valid too.
+    The seal itself is not synced, and write errors are ignored: an index with a missing or partial seal is also valid.
     """
     base = end.base_offset
     if base == NO_SEGMENT:

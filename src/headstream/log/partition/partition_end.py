@@ -192,8 +192,8 @@ class PartitionEnd:
         """Append a producer's small batch like append(); the producer NO_NUMBER means a batch without a number.
 
         Returns:
-            The offset of the first message, the time, and the number of messages; None if the general path is needed: nothing is
-            committed.
+            The offset of the first message, the time, and the number of messages; None, without a commit, if the general path is
+            needed.
         """
         if cython.compiled:
             return self._append_numbered(view, at, until, timestamp_us, producer_id, epoch, sequence)

@@ -50,8 +50,7 @@ class PauseState:
         return max(0, min(self.until_us - now_us, self.pause_us)) if self.until_us else 0
 
     def follow_clock(self, now_us: int) -> bool:
-        """If the clock was set back so far that the pause would last too long, restart the pause now. Return whether its end
-        changed and must be stored."""
+        """Restart the pause if it would last too long because the clock was set back; return whether its end changed."""
         if self.until_us <= now_us + self.pause_us:
             return False
         self.until_us = now_us + self.pause_us

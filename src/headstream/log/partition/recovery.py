@@ -14,8 +14,7 @@ moves all bytes after the last complete send to separate files. A damaged send b
 it raise an error. It is unknown which sends were synced, so keeping only the complete sends before the damage could drop
 acknowledged sends. A later send is proven by its entry's check, its checksum and the offset in its messages.
 
-Each truncated, moved or rebuilt part is logged as a warning of `headstream.log`, with file and bytes. `headstream verify` lists
-the separate files as notes.
+Each truncated, moved or rebuilt part is logged as a warning of `headstream.log`. `headstream verify` lists the separate files.
 
 Only the newest segment is read, because each segment is synced before the next segment starts; the duration does not depend on
 the log's size. Damage in an earlier segment does not prevent opening: reads of the damaged segment raise CorruptLogError, all

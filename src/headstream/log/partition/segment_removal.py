@@ -1,6 +1,6 @@
 """Removes closed segments; after a crash, the next opening completes a removal.
 
-    <base>.log, or -<n>.log     renamed to <base>.log.dropped: the segment is now dropped
+    <base>.log, or -<n>.log     renamed to <base>.log.dropped: the segment is dropped
     <base>.index                removed: readers no longer list the segment
     <base>.summary              removed, if it exists
     <base>.log.dropped          removed
@@ -8,8 +8,8 @@
 A crash after the first step leaves a .log.dropped file, and the next opening completes the removal. A reader that has the files
 open completes its read; a reader that opens the files later lists the directory again.
 
-A segment's side file, the summary, contains header values of the segment's messages. Code that removes messages must therefore
-call remove_side_files().
+A segment's side file, the summary, contains header values of the segment's messages. Code that removes messages must call
+remove_side_files().
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class SendChecks:
 
     def read_whole(self, file: ReadFile, position: int, buffer: memoryview, begin: int, rows: memoryview) -> tuple[int, int]:
         """Fill a buffer from a byte position of a file and check its sends against their index entries (`rows`; the first send is
-        at buffer position `begin`). Return the number of bytes read (fewer than requested only at the end of the file) and the
-        number of undamaged sends."""
+        at buffer position `begin`). Return the number of bytes read (fewer only at the end of the file) and of undamaged
+        sends."""
         notes, done, whole = new_check(), 0, 0
         while done < len(buffer):
             span = min(_PIECE_BYTES, len(buffer) - done)

@@ -1,4 +1,4 @@
-"""The reading half of the file interface, and operating-system errors as StorageError.
+"""The reading half of the file interface; converts operating-system errors to StorageError.
 
 Readers access files only through ReadFiles, so that the same code reads a disk, the memory of `memory://` and the faulty disk of
 a test. log/system/files.py adds the writing half. No other module of the log opens files.

@@ -7,7 +7,7 @@
 
 Each send is compared with its checksum. A damaged send raises CorruptSendError after all earlier messages have been returned;
 `follower.read(follower.next_readable(error.until_offset))` continues after the damage. A follower takes no lock and writes
-nothing; it is not thread-safe.
+nothing; not thread-safe.
 """
 
 from __future__ import annotations
@@ -321,8 +321,8 @@ class PartitionFollower:
     def read_chunk(self, from_offset: int, until_offset: int, size_bytes: int) -> tuple[memoryview, int]:
         """Return the first chunk of a range, like read(), and the offset at which to continue.
 
-        If compaction has removed the start of the range, the chunk is empty and the returned offset is the next offset to read,
-        which can be after until_offset.
+        If compaction has removed the start of the range, the chunk is empty and the returned offset is the next offset, possibly
+        after until_offset.
 
         Args:
             from_offset: First offset; first_offset or later.

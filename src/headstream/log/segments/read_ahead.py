@@ -1,7 +1,7 @@
 """Read-ahead cache for consumers that poll a few messages at a time.
 
-Reading one message costs as much as reading a hundred. If a small read continues the previous read, ReadAhead also reads and
-checks the following messages, and serves the next polls from memory. Compiled, because every such poll uses it.
+Reading one message costs as much as reading a hundred messages. If a small read continues the previous read, ReadAhead also reads
+and checks the following messages, and serves the next polls from memory. Compiled, because every such poll uses it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headstream.core.codec import uncompiled as cython
 
     class ChunkReader(Protocol):
-        """The interface of a partition's follower for reading ahead."""
+        """The interface of a partition's follower for ReadAhead."""
 
         @property
         def end_offset(self) -> int: ...

@@ -4,8 +4,8 @@
     compacted        the last entry and the .log end at the seal's position, and the next segment starts at the seal's offset; an
                      index without a seal (version 2) ends with the .log and does not determine the next segment
 
-A truncated index, a damaged entry, a missing index or a missing segment contradicts one of these. Reading the affected
-offsets raises an error, and compaction skips them.
+A truncated index, a damaged entry, a missing index or a missing segment violates one of these conditions. Reads of the affected
+offsets raise an error, and compaction skips the affected segments.
 """
 
 from __future__ import annotations

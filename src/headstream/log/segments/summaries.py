@@ -1,4 +1,4 @@
-"""Summaries: the file with the values of a closed segment's summarized headers, by which a filter can skip the segment.
+"""Summaries: files with header values of closed segments, which allow filters to skip segments.
 
 Little-endian, `<base>.summary`:
 

@@ -2,8 +2,8 @@
 
 By default, only the current user has access: directories 0700, files 0600, regardless of the umask. The directory of a log that
 is shared with a group has the setgid bit (set by `chmod 2750` or `2770`, or by the option `group_access`): files and directories
-created in the directory also belong to the group and inherit the directory's group permissions. Every process therefore creates
-files with the same access.
+created in the directory also belong to the group and inherit the directory's group permissions. All processes therefore create
+files with equal access.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """FileLock: a lock file that one process holds at a time, with the operating system's lock (flock).
 
 A process that exits or crashes releases the lock. The file is kept after the release, except by subclasses that check after
-locking whether the path still names the locked file. A forked child would hold its parent's locks beyond the parent's exit, so
-the child closes them immediately.
+locking whether the path still names the locked file. A forked child closes its parent's locks, so that it does not hold them
+beyond the parent's exit.
 """
 
 from __future__ import annotations

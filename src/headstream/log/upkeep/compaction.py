@@ -1,9 +1,9 @@
 """Compaction: compacts topics that retain only the last message of each key, in the background.
 
-A pass (compaction_pass.py) reads and writes all closed segments, so it runs only when this is worthwhile. A partition is due in
-three cases: when the bytes appended since the last pass equal the bytes that the pass retained, so that each byte is rewritten
-about once; when the appended bytes are an hour old; or when a null payload has reached the topic's delay. The newest segment is
-closed first, so that a pass compacts all messages that exist at its start.
+A pass (compaction_pass.py) reads and writes all closed segments, so it runs only when it is due. A partition is due in three
+cases: when the bytes appended since the last pass equal the bytes that the pass retained, so that each byte is rewritten about
+once; when the appended bytes are an hour old; or when a null payload has reached the topic's delay. The newest segment is closed
+first, so that a pass compacts all messages that exist at its start.
 
 A failed pass changes nothing, is logged (logger `headstream.log`), and is retried after an hour, or after a minute if the
 operating system reported an error.

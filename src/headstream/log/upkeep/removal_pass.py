@@ -38,8 +38,7 @@ class RemovalPass:
     """One pass over a partition.
 
     Args:
-        find_due: Range of offsets -> ascending offsets of messages to remove in the range; messages whose state is not
-            `marked_for_deletion` are kept.
+        find_due: Range of offsets -> ascending offsets to remove; messages not in the state `marked_for_deletion` are kept.
         forget: Called with a segment's due offsets after they are removed.
     """
 

@@ -4,8 +4,8 @@ Only entire closed segments are dropped, oldest first, never the newest segment.
 message. The size limit applies to a topic's partitions together: their oldest closed segment is dropped first.
 
 If a segment contains a message that failed permanently in a group, the segment and all newer segments of its partition are kept
-until the group's delivery journal confirms the dead letter. A warning of `headstream.log` reports this every hour, because the
-partition grows meanwhile.
+until the group's delivery journal confirms the dead letter. `headstream.log` warns of this every hour, because the partition
+grows.
 
 segment_removal.py removes segments, and completes removals after a crash.
 

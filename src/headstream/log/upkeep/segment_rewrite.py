@@ -57,7 +57,7 @@ def check_whole(directory: str, segment: Closed) -> None:
 
 
 def keep_without(offsets: Sequence[int] = (), state: int = 0) -> Keep:
-    """Return a function that keeps all messages except those at the given ascending offsets that are in a state."""
+    """Return a function that keeps all messages except messages at the given ascending offsets with the given state."""
     dropped, table = encode_offsets(offsets), new_key_table(1)
 
     def keep(chunk: memoryview, byte_position: int, base: int) -> Compacted:

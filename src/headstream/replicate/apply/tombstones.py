@@ -47,8 +47,7 @@ class Tombstones(UnitMemory):
         return self._highest
 
     def record(self, deletes: pa.Table) -> None:
-        """Write tombstones (key columns and `_hs_sequence`, in the table's types). Call record() before the deletions are
-        merged."""
+        """Write tombstones (key columns and `_hs_sequence`, in the table's types), before the deletions are merged."""
         if not deletes.num_rows:
             return
         if self._table is not None and self._undecided is None and len(self._table.file_uris()) > _MOST_FILES:
@@ -80,8 +79,7 @@ class Tombstones(UnitMemory):
         return divide_by_tombstones(changes, self._keys, self.find(changes.filter(late)))
 
     def above(self, lowest: str, most: int) -> pa.Table | None:
-        """Return the keys with a tombstone above a sequence, and their highest (`_hs_deletion`); None for more than `most`
-        keys."""
+        """Return the keys with a tombstone above a sequence, and the highest (`_hs_deletion`); None for over `most` keys."""
         if self._table is None or lowest >= self._highest:
             return pa.table({})
         where = f"_hs_sequence > {quote_text(lowest)}"

@@ -109,7 +109,6 @@ def _unit_of(commit: dict[str, Any]) -> Unit | None:
 
 
 def _has(table: TableEngine | TableLog, unit: Unit) -> bool:
-    """Return whether a table's log records this unit or a later unit, which implies this unit: decide() runs before each
-    merge."""
+    """Return whether a table's log records this or a later unit; decide() runs before each merge, so both suffice."""
     applied = table.last_applied(unit[0])
     return applied is not None and applied >= unit[1]

@@ -7,7 +7,7 @@ relies on is in the store before the commit:
     save()      before a unit is merged: the whole working copy
     publish()   before a table's commit: the table's deletions and rejected changes
 
-So a run on another machine continues as a run on this machine would after it was killed.
+So a run on another machine continues as if the killed run had been restarted on its own machine.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 _SNAPSHOT_EVERY: Final = 100
 """Maximum number of commits after a snapshot."""
 _SNAPSHOT_BYTES: Final = 8 << 20
-"""A snapshot is written when the commits have more bytes than this and than the last snapshot, so it costs no more than they
-did."""
+"""A snapshot is written when the commits since the last snapshot have more bytes than this and than the last snapshot."""
 ATTEMPTS: Final = 10
 _WAIT_S: Final = 1.0
 
@@ -73,7 +72,7 @@ class CheckpointStore(Protocol):
 
 
 class LocalCheckpointStore:
-    """The store of a checkpoint in a directory, whose files are already durable. None: only this process uses the checkpoint."""
+    """The store of a checkpoint in a directory, whose files are already durable; without a directory, nothing is locked."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
@@ -244,7 +243,7 @@ class ObjectCheckpointStore:
         return writer.finish(number, driver, self._clock_us(), changes.removed)
 
     def _make_snapshot(self) -> None:
-        """Write a snapshot if the commits since the last snapshot are many, or are larger than the snapshot."""
+        """Write a snapshot if there are many commits since the last snapshot, or if they are larger than the snapshot."""
         is_due = self._commits_since >= _SNAPSHOT_EVERY or self._bytes_since > max(self._snapshot_bytes, _SNAPSHOT_BYTES)
         if not is_due:
             return

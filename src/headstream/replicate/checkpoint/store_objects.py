@@ -102,8 +102,7 @@ class CheckpointObjects:
         StoreFiles(self._place_of("drivers", number)).remove()
 
     def prune(self) -> None:
-        """Delete objects that no reader needs: all snapshots except the newest two, and the commits up to the older of these,
-        except commits that took over the checkpoint."""
+        """Delete objects that no reader needs. Kept are the newest two snapshots, later commits, and take-over commits."""
         snapshots = self._names("snapshots")
         if len(snapshots) < _KEPT_SNAPSHOTS:
             return

@@ -28,15 +28,14 @@ from headstream.replicate.checkpoint.records import FileChange
 _PAGE_BYTES: Final = 4096
 _READ_BYTES: Final = 4 << 20
 _SETTLED_NS: Final = 2_000_000_000
-"""A file or directory that changed less than this before a check is read again, because it can change again without a new
-mtime."""
+"""A file or directory that changed less than this before a check is read again, since its next change can have the same mtime."""
 _DATABASE: Final = ".sqlite"
 _LEFT_OUT: Final = (".lock", ".tmp", ".keys", ".sqlite-wal", ".sqlite-shm", ".sqlite-journal")
 _APPENDED: Final = (".log", ".index")
 _LIVE: Final = "log"
 """The directory whose files change in place."""
 _SPARK: Final = "spark"
-"""The directory that Spark's own thread writes, each file once."""
+"""The directory to which Spark's own thread writes; a file is written once."""
 _ZONE_MARK: Final = ".zone"
 
 _Stamp = tuple[int, ...]

@@ -72,7 +72,7 @@ class ChangeStatistics:
 
 
 class StoredChanges(Protocol):
-    """Decoded changes of one schema, stored where they were decoded; the driver has their statistics."""
+    """Decoded changes of one schema, stored on executors; the driver has their statistics."""
 
     @property
     def statistics(self) -> ChangeStatistics:

@@ -8,7 +8,7 @@ A decoded batch has the columns of the table, in the types of the message's sche
     _hs_changed     binary   change mask, in the same order; null if unknown
     _hs_transaction string   the transaction's id; null or "" if there is none
     _hs_event       int64    the change's number in its transaction, from 1; null if unknown
-    _hs_last_event  bool     whether it is the transaction's last change; null if unknown
+    _hs_last_event  bool     whether the change is the last of its transaction; null if unknown
     _hs_logged_us   int64    time at which the log stored the message, microseconds since 1970 UTC
     _hs_old.<key>   <type>   the key column's value before the change; null if unknown
     _hs_topic, _hs_partition, _hs_offset   coordinates in the source

@@ -264,8 +264,7 @@ def find_finer(array: pa.Array) -> list[int]:
 
 
 def datetime_texts(array: pa.Array) -> tuple[pa.StringArray, dict[int, str]]:
-    """Return times as UTC strings in the form `2023-03-21 14:34:21.000000` (or with more digits), and reasons for invalid
-    rows."""
+    """Return times as UTC strings, `2023-03-21 14:34:21.000000` (or with more digits), and reasons for invalid rows."""
     times, bad = convert(array, pa.timestamp("us"))
     texts = times.cast(pa.string())
     if pa.types.is_string(array.type):

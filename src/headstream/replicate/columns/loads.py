@@ -43,8 +43,7 @@ from headstream.replicate.columns.versions import AGAIN_MARK, LATE_MARK, LOAD_MA
 from headstream.replicate.settings.config import LOAD_GAP_US
 
 MOST_LOADS: Final = 64
-"""Maximum number of stored loads. A REFRESH row logged before the oldest load is assigned to the first load, below every
-change."""
+"""Maximum number of stored loads. A REFRESH row logged before the oldest load is positioned below every change."""
 MOST_MARKS: Final = 65_536
 """Maximum number of exactly stored steps of H while a partition lags. Above it, every second step is dropped, and changes logged
 between two steps are treated as newer than a load that begins there."""
@@ -99,8 +98,7 @@ class Loads:
         changed_us: Log time of the first change that is newer than all changes before the newest load's last row.
         marks: Steps of H at or after `read_until_us`.
         past: Some earlier steps of H.
-        spans: First and last log times of groups of REFRESH rows at or after `read_until_us` that are no further apart than the
-            gap.
+        spans: First and last log times of REFRESH rows at or after `read_until_us`, in groups that the gap separates.
         begins: Times at or after `read_until_us` for which an operator announced a load.
         ended_us: Loads up to this time were ended by an operator, with or without rows.
         has_below_first: Whether late changes can be positioned below the first load, where there are no other rows.
@@ -399,8 +397,7 @@ class Loads:
         self.lasts = [us for us in self.lasts if us >= until_us]
 
     def _due(self, until_us: int) -> list[tuple[int, int, bool]]:
-        """Remove and return starts of loads before a time: (first row, last row, False), or (announced time, time before it,
-        True)."""
+        """Remove and return load starts before a time: (first row, last row, False) or (announced, time before it, True)."""
         begins = [at_us for at_us in self.begins if at_us < until_us]
         due = [(at_us, at_us - 1, True) for at_us in begins]
         spans: list[tuple[int, int]] = []

@@ -48,7 +48,7 @@ Coordinates: TypeAlias = tuple[str, int, int]
 
 
 def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
-    """Join rows with wanted coordinates, and return the row numbers of both, in row order.
+    """Return the numbers of rows with wanted coordinates, in order, and the row numbers of their coordinates in `wanted`.
 
     Args:
         wanted: With COORDINATE_COLUMNS; of repeated coordinates, only the first are used.
@@ -64,8 +64,7 @@ def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int6
 
 
 def match_keys(rows: pa.Table, keys: pa.Table, *, without: bool = False) -> pa.Table:
-    """Return the rows with one of the given keys, or, if `without` is set, all other rows. Keys have the rows' types and can
-    repeat."""
+    """Return the rows with one of the keys (of the same types, repeats allowed) or, with `without`, all other rows."""
     numbered = rows.select(keys.column_names).append_column("_hs_row", pa.array(np.arange(rows.num_rows)))
     found = numbered.join(keys, keys.column_names, join_type="left anti" if without else "left semi")
     return take_rows(rows, found["_hs_row"].combine_chunks().sort())

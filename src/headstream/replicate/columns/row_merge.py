@@ -14,8 +14,7 @@ depend on the order of changes, on their micro-batches, or on repetitions. It fo
     an update           writes the columns that it carries, if its schema has them: columns dropped at the source remain
 
 One complete image wrote most columns of a row. So a KnownRow has the position of its newest complete image (`base`), and the
-other changes with the groups of columns that they wrote. Groups are joined instead of columns: a row of 1,000 columns has few
-groups.
+other changes with the groups of columns that they wrote. Groups are joined, since a row of 1,000 columns has few groups.
 
 A key update moves a row from one key to another. The keys that key updates connect are replayed together: replay() sorts all
 changes of these keys and applies each change once, so the result also depends only on the set of changes.
@@ -162,7 +161,7 @@ def sequence_of(version: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyEvent:
-    """One change of one key, or of a row's key.
+    """A change of the row at a key, or a move of a row to another key.
 
     Args:
         kind: The kind of change. An upsert is an insert, an update, a row of a full load, or the known part of a stored row.

@@ -55,7 +55,7 @@ def newest_sequence(checkpoint: Path, table: tuple[str, str]) -> str:
 def sequence_after(newest: str) -> str:
     """Return the change sequence just above the newest sequence, or above all rows of a first load if there is none.
 
-    It is counted in hexadecimal, in which some connectors write their positions. So a decimal 9 becomes A, which is also below
+    The last digit is incremented in hexadecimal, in which some connectors write positions. So 9 becomes A, which is also below
     the next decimal number.
     """
     if not re.fullmatch("[0-9A-F]+", newest):

@@ -1,5 +1,4 @@
-"""Decodes a batch of raw messages: routes them by the envelope's bytes and decodes by schema. Every row has a result
-(decoded.py).
+"""Decodes a batch of raw messages by envelope and schema; every row has a result (decoded.py).
 
 The same code runs on Spark's executors and in the driver; both read the directory of the schema store.
 """
@@ -165,8 +164,7 @@ class Decoder:
         return topic != REPAIR_TOPIC and self._options.debezium is not None and self._options.debezium.reads(topic)
 
     def target_of(self, schema_id: str) -> tuple[str, str] | None:
-        """Return the target of a schema id's table, even if its rows cannot be applied; None if the table is unknown or not
-        selected.
+        """Return the target of a schema id's table, even if its rows cannot be applied; None if unknown or not selected.
 
         For a source that is rejected because another source has its target, return the source's own name.
         """

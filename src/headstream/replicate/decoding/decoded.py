@@ -140,8 +140,7 @@ class Decoded:
         return replace(self, changes=changes, stored=stored)
 
     def fetch(self, schema_ids: Iterable[str]) -> Decoded:
-        """Fetch the stored changes of the given schemas to the driver, and insert them in `changes` before the existing
-        changes."""
+        """Fetch the stored changes of the given schemas to the driver; in `changes`, they precede the existing changes."""
         parts = {
             schema_id: [*self.stored[schema_id].fetch().to_batches(), *self.changes.get(schema_id, ())]
             for schema_id in schema_ids

@@ -5,9 +5,8 @@ column mask has a bit without a column, or omits a column that has a value. It a
 a column that differs from beforeData.
 
 The format excludes the first two cases. So one row whose column mask contradicts exactly one order decides for its task. A column
-can differ although its change mask omits it, so two changes are needed to decide by change masks. In one order, each of these
-masks must have exactly the columns that differ, and it must contradict the other order. NaN equals NaN, and -0.0 equals 0.0, as
-in the source.
+can differ although its change mask omits it, so two changes are needed to decide by change masks. In one order, these masks must
+have exactly the columns that differ, and contradict the other order. NaN equals NaN, and -0.0 equals 0.0.
 
 The order of a task is stored in a file or object of the schema store, `_mask_orders/<server>/<task>`, which later runs and other
 processes read. The file `<task>.evidence` has the reason for the decision, as JSON.
@@ -91,8 +90,7 @@ class MaskOrders:
             raise StorageError(f"cannot read a mask order: {error.strerror}", where=str(path)) from error
 
     def _read_object(self, lineage: Lineage, place: StorePlace) -> str | None:
-        """Return the order from the object store, read at most once per _ASK_EVERY_S; an order in the local directory is stored
-        first."""
+        """Return the order from the object store, read at most once per _ASK_EVERY_S; first store a local order there."""
         task, now_s = (lineage.server, lineage.task), self._clock_s()
         if task in self._asked_s and now_s < self._asked_s[task] + _ASK_EVERY_S:
             return None

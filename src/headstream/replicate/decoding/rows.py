@@ -97,7 +97,7 @@ def decode_avro_rows(
     Args:
         schema: The schema with which the rows were written.
         raw: Raw messages.
-        envelopes: The positions of the parts of those messages.
+        envelopes: The positions of the messages' parts.
         rows: The rows to decode.
         orders: Byte orders of column masks.
     """
@@ -159,7 +159,7 @@ def decode_avro_events(
     Args:
         plan: The plan for reading the rows.
         raw: Raw messages.
-        envelopes: The positions of the parts of those messages.
+        envelopes: The positions of the messages' parts.
         rows: The rows to decode.
     """
     _, data = offsets_and_data(raw.column("payload"))

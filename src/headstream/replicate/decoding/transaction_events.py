@@ -1,5 +1,4 @@
-"""Transaction events: the transaction of a change, its number in the transaction, and whether it is the last. No I/O; also used
-on executors.
+"""Transaction events: a change's transaction, its number in the transaction, and whether it is the last. No I/O.
 
 Messages of all tables of a task are included, since events are numbered across all tables.
 """
@@ -38,7 +37,7 @@ class SeenEvents:
     """The events of messages, divided by transaction.
 
     Args:
-        whole: Transactions of several events that are complete.
+        whole: Complete transactions of several events.
         rest: The events of incomplete transactions (EVENTS_SCHEMA).
         unnumbered: Number of changes without a position in a transaction.
     """

@@ -78,7 +78,7 @@ class TableLog:
                 self._table.update_incremental()
 
     def last_applied(self, app_id: str) -> int | None:
-        """Return the highest version that a commit recorded for app_id, or None."""
+        """Return the highest version that a commit has recorded for app_id, or None."""
         return self.table.transaction_version(app_id)
 
     @property
@@ -94,8 +94,7 @@ class TableLog:
 
     @property
     def has_unescaped_paths(self) -> bool:
-        """Whether Spark has written paths with characters that deltalake escapes; commits of deltalake would not remove such
-        files."""
+        """Whether Spark has written paths with characters that deltalake escapes, so deltalake could not remove such files."""
         if self._table is None or not path_properties(self.columns, self._table.metadata().partition_columns):
             return False
         paths = pa.table(self._table.get_add_actions())["path"]
@@ -124,8 +123,7 @@ class TableLog:
 
     @property
     def vector_counts(self) -> tuple[int, int, int | None]:
-        """Number of files with deletion vectors, number of their deleted rows, and time of the last fold in milliseconds, if
-        read."""
+        """Number of files with deletion vectors, number of deleted rows, and time of the last fold, milliseconds."""
         if self._snapshot is None:
             return 0, 0, None
         counts = [file.deleted for file in list(self._snapshot.files.values()) if file.vector is not None]

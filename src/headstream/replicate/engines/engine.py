@@ -131,16 +131,14 @@ class TableEngine(Protocol):
         """
 
     def fold(self) -> bool:
-        """Rewrite files with many deleted rows if there are too many to wait for compact(); return whether files were
-        rewritten."""
+        """Rewrite files with many deleted rows if they are too many to wait for compact(); return whether it did."""
 
     @property
     def vectors(self) -> VectorState | None:
         """The table's deletion vectors; None if the table neither has nor uses deletion vectors. Reads nothing."""
 
     def vacuum(self, kept_us: int) -> None:
-        """Delete files of interrupted writes, and files not needed for `kept_us` microseconds; older versions become
-        unreadable."""
+        """Delete files of interrupted writes, and files not needed for `kept_us`; older versions become unreadable."""
 
     def count_values(self, column: str) -> int | None:
         """Return the number of rows with a value in a column from the statistics of files, or None."""

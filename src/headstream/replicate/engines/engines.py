@@ -64,9 +64,8 @@ class Engines:
         """Return an engine for a table.
 
         Args:
-            kind: `auto` is deltalake if Spark's tasks run in the driver's process, where deltalake is several times faster. If
-                executors are separate processes, `auto` is Spark for large merges, to distribute the work, and otherwise
-                deltalake.
+            kind: `auto` is deltalake if Spark's tasks run in the driver's process, where deltalake is several times faster. With
+                separate executor processes, `auto` is Spark for large merges, and otherwise deltalake.
         """
         if kind == "auto" and self._choose() == "spark":
             return ClusterEngine(path, self._spark, self._mapped, strategy, self._merge)

@@ -78,7 +78,7 @@ def fold(
         snapshot: The table, for which merge_on_read_refusal() must allow deletion vectors; advanced to the last commit.
         steps: Maximum number of commits; the next call continues the fold.
         step_bytes: Maximum size of the files of one commit, bytes; a single file can be larger.
-        all_vectors: Whether to rewrite only the files with vectors, but all of them.
+        all_vectors: Whether to rewrite all files with vectors and no other files.
 
     Raises:
         StorageError: the table cannot be read or written, or other writers committed first each time.
@@ -168,8 +168,7 @@ def _choose(snapshot: LogSnapshot, step_bytes: int) -> list[list[DataFile]]:
 
 
 def _similar(files: Sequence[DataFile]) -> Sequence[DataFile]:
-    """Return the first files, sorted by size, up to the last file that is at most twice as large as all smaller files
-    together."""
+    """Return the files, sorted by size, up to the last file that is at most twice as large as all smaller files together."""
     before = itertools.accumulate((file.size for file in files), initial=0)
     last = max(
         (number for number, (file, size) in enumerate(zip(files, before, strict=False)) if file.size <= 2 * size), default=-1

@@ -80,8 +80,7 @@ class GuardedEngine:
         self._engine.compact(cluster_by)
 
     def fold(self) -> bool:
-        """Rewrite some files with many deleted rows if there are very many. Needs no save: the fold relies on nothing in the
-        checkpoint."""
+        """Rewrite some files with many deleted rows. Needs no save: a fold relies on nothing in the checkpoint."""
         return self._engine.fold()
 
     @property

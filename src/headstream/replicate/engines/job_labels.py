@@ -13,8 +13,7 @@ from typing import Any, Final, TypeAlias
 from pyspark.sql import SparkSession
 
 LabelJobs: TypeAlias = Callable[[str], AbstractContextManager[Any]]
-"""Returns, for a description, a context in which this thread's jobs have the description; yields None or a recorder of the
-result."""
+"""Returns a context in which this thread's jobs have a description; the context yields None or a recorder of the result."""
 
 GROUP: Final = "headstream-replicate"
 """The job group of writing jobs. The query's own group is cancelled when the query is stopped, even during a merge."""
@@ -38,8 +37,7 @@ class JobLabels:
         return self._set({_DESCRIPTION: text, _GROUP_ID: GROUP})
 
     def reading(self, text: str) -> AbstractContextManager[None]:
-        """Return a context in which this thread's jobs have a description and the query's job group, so they end with the
-        query."""
+        """Return a context in which this thread's jobs have a description and the query's group, so they end with it."""
         return self._set({_DESCRIPTION: text})
 
     @contextmanager

@@ -44,7 +44,7 @@ _MOST_OPEN: Final = 4096
 
 
 def can_find(kind: pa.DataType) -> bool:
-    """Return whether rows can be found by keys of a type, whose values must be equal in SQL only if they are identical."""
+    """Return whether rows can be found by keys of a type: only identical values may be equal in SQL."""
     tests = (
         *(pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_date32),
         *(pa.types.is_timestamp, pa.types.is_boolean, pa.types.is_decimal),
@@ -206,8 +206,7 @@ class KeyIndex:
             return self._size
 
     def find(self, file: str, rows: int | None, columns: Sequence[str]) -> FileKeys | None:
-        """Return the index of a data file, by its name in the table's log and its row count if known; None if it does not
-        exist."""
+        """Return the index of a data file, by its name in the table's log and its row count if known, or None."""
         if self._directory is None:
             return None
         name = _name(file, columns)

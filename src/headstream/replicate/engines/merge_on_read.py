@@ -2,8 +2,7 @@
 
     files by statistics  ->  live rows by key (key_index.py)  ->  rows after the merge  ->  one commit
 
-The cost depends only on the changes. The merge applies the plan with the same code as a merge that rewrites files, but only to
-matched rows.
+The cost depends only on the changes. The plan is applied as in a merge that rewrites files, but only to matched rows.
 """
 
 from __future__ import annotations
@@ -224,8 +223,7 @@ def _merge_images(
 def _merge_by_sql(
     snapshot: LogSnapshot, plan: MergePlan, changes: pa.Table, found: list[_Found]
 ) -> tuple[list[_Found], pa.Table, RowCounts]:
-    """Return the rows that a merge removes from files, the rows that it writes, and its counts. deltalake merges the matched
-    rows.
+    """Merge the matched rows with deltalake; return the rows to remove from files, the rows to write, and the counts.
 
     The matched rows are in a temporary table. One column marks the rows that the merge has written, and another column has the
     original position of each row.

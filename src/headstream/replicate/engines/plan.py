@@ -1,8 +1,7 @@
 """The merge of changes into a table as SQL, the same for every engine; no I/O.
 
 The source `s` has one row per key; the target `t` is the table. A complete image takes effect only if it is newer than the stored
-row, so order, repeats and restarts do not matter. A resolved row, which was joined to the stored row (resolve.py), always takes
-effect:
+row, so order, repeats and restarts do not matter. A resolved row (resolve.py) always takes effect:
 
     matched, s deletes, s newer or resolved     delete
     matched, s newer or resolved                update
@@ -96,8 +95,8 @@ def plan_merge(
         plain: Whether the source has rows that are not resolved.
         versioned: Whether any row of the source or the table has `_hs_versions`.
         loads: Whether the changes include rows of a full load.
-        where: Conditions that hold for every row of the table with the key of a change, so that other rows need not be read. If
-            keys increase with time, these are most rows.
+        where: Conditions that hold for every row of the table with the key of a change, so that all other rows, usually most rows
+            of the table, need not be read.
     """
     newer = "s._hs_sequence > t._hs_sequence"
     deletes = f"(s._hs_resolved OR {newer})" if resolved else newer

@@ -1,8 +1,8 @@
-"""Uses of pyiceberg beyond its documented API: reading and writing manifests, commits of several updates, time limits.
+"""Uses of pyiceberg beyond its documented API: reading and writing manifests, commits of several updates, timeouts.
 
-pyiceberg's own appends and overwrites read the footers of data files, write no position deletes, and commit a snapshot, a schema
-and the expiry of snapshots one after the other. Here they are one commit. Another version of pyiceberg can change any of it:
-run/mirrors.py lists the tested versions.
+pyiceberg's own appends and overwrites read the footers of data files, do not write position deletes, and commit a snapshot, a
+schema and the expiry of snapshots separately. This module makes one commit. Another version of pyiceberg can change the internals
+that are used; run/mirrors.py lists the tested versions.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from pyiceberg.typedef import Record
 from requests import Session
 
 ANSWER_S: Final = 90.0
-"""How long a REST catalog may take to answer: longer than the end of a run waits, which so waits for one table's attempt only."""
+"""Timeout of a REST catalog's response, seconds; longer than the wait at the end of a run, so a run waits for one table only."""
 _FORMAT: Final = 2
 _MOST_ENTRIES: Final = 1000
-"""Files of one manifest: a change of one of them writes the others' entries again."""
+"""Maximum number of files per manifest; a change of one file rewrites the entries of all files."""
 _MOST_SMALL: Final = 20
-"""Manifests of less than half as many files, beyond which the next commit joins them."""
+"""Number of manifests with less than half of _MOST_ENTRIES files above which the next commit merges them."""
 
 
 class _RestCatalog(RestCatalog):
-    """pyiceberg's REST catalog, whose requests have a time limit, unlike pyiceberg's."""
+    """pyiceberg's REST catalog with a timeout for requests."""
 
     def _create_session(self) -> Session:
         session = super()._create_session()
@@ -66,12 +66,12 @@ class _RestCatalog(RestCatalog):
 
 
 def limit_answers() -> None:
-    """Have pyiceberg's load_catalog() open REST catalogs whose requests end."""
+    """Make pyiceberg's load_catalog() open REST catalogs with a timeout for requests."""
     AVAILABLE_CATALOGS[CatalogType.REST] = lambda name, properties: _RestCatalog(name, **properties)
 
 
 class FileStats(NamedTuple):
-    """Statistics of the columns of a file, by field ids: nulls, and bounds as Iceberg's bytes."""
+    """Column statistics of a file by field id: null counts, and bounds as Iceberg's bytes."""
 
     nulls: Mapping[int, int]
     lower: Mapping[int, bytes]
@@ -82,9 +82,9 @@ def make_file(location: str, size: int, rows: int, partition: Sequence[Any], sta
     """Return a file as an entry of a manifest.
 
     Args:
-        size: Bytes.
-        rows: Rows, or deleted positions.
-        partition: The values of the partition's fields, in order.
+        size: Size of the file, bytes.
+        rows: Number of rows or of deleted positions.
+        partition: Values of the partition fields, in order.
     """
     unknown = ("column_sizes", "nan_value_counts", "key_metadata", "split_offsets", "equality_ids", "sort_order_id")
     others: dict[str, Any] = dict.fromkeys(unknown)
@@ -104,10 +104,10 @@ def make_file(location: str, size: int, rows: int, partition: Sequence[Any], sta
 
 
 class _DeletesWriter(ManifestWriterV2):
-    """Writes manifests of position deletes, which pyiceberg only reads."""
+    """Writes manifests of position deletes, which pyiceberg can only read."""
 
     def content(self) -> ManifestContent:
-        """Return the content."""
+        """Return the content of the manifest: deletes."""
         return ManifestContent.DELETES
 
     @property
@@ -116,10 +116,10 @@ class _DeletesWriter(ManifestWriterV2):
 
 
 class Manifests:
-    """The manifests of one snapshot with one content, data files or position deletes, and the manifests of the snapshot after it.
+    """The manifests of one snapshot with one content (data files or position deletes), from which the next manifests are made.
 
     Args:
-        paths: Path of a manifest -> paths of its live files; other manifests are read.
+        paths: Path of a manifest -> paths of its live files; manifests that are not in `paths` are read.
     """
 
     def __init__(
@@ -138,11 +138,11 @@ class Manifests:
 
     @property
     def live(self) -> set[str]:
-        """Paths of all live files."""
+        """The paths of all live files."""
         return set().union(*self.paths.values())
 
     def count_rows(self) -> int:
-        """Return the rows, or positions, of all live files."""
+        """Return the number of rows or positions of all live files."""
         return sum(entry.data_file.record_count for manifest in self._found for entry in self._read(manifest))
 
     def replaced(
@@ -151,8 +151,8 @@ class Manifests:
         """Write new manifests; return the manifests of the next snapshot.
 
         Args:
-            spec: How its files are partitioned.
-            removed: Paths of live files that the next snapshot does not have.
+            spec: The partition spec of the added files.
+            removed: Paths of live files that the next snapshot must not have.
         """
         small = [each for each in self._found if len(self.paths[each.manifest_path]) < _MOST_ENTRIES // 2]
         joined = {each.manifest_path for each in small} if len(small) > _MOST_SMALL else set()
@@ -198,11 +198,11 @@ def commit(
     """Commit a snapshot after the table's current snapshot.
 
     Args:
-        schema: The new current schema, by its id an earlier schema of the table or a new schema; None if it stays.
-        spec: The new partition spec; None if it stays.
+        schema: The new current schema, whose id identifies an existing or a new schema of the table; None: unchanged.
+        spec: The new partition spec; None: unchanged.
 
     Raises:
-        pyiceberg's CommitFailedException: the table has changed since it was loaded.
+        pyiceberg's CommitFailedException: the table was changed after it was loaded.
     """
     metadata, parent = table.metadata, table.metadata.current_snapshot_id
     sequence = metadata.next_sequence_number()
@@ -237,7 +237,7 @@ def commit(
 
 
 def expire(catalog: Catalog, table: Table, snapshot_ids: Sequence[int]) -> None:
-    """Remove snapshots from a table, in one commit; their files stay."""
+    """Remove snapshots from a table in one commit; their files stay."""
     catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), _removal(snapshot_ids))
 
 

@@ -20,11 +20,11 @@ _STORAGE: Final = {
         "client_id": "adls.client-id", "client_secret": "adls.client-secret",
     },
 }  # fmt: skip
-"""Kind of store -> setting of [storage] -> pyiceberg's property."""
+"""Kind of store -> setting in [storage] -> pyiceberg's property."""
 
 
 def open_catalog(settings: IcebergSettings, tables: Place) -> Catalog:
-    """Open the catalog, with the store settings of the Delta tables; pyiceberg's errors are not translated."""
+    """Open the catalog with the store settings of the Delta tables; errors of pyiceberg are not translated."""
     found: dict[str, str] = {}
     if isinstance(tables, StorePlace):
         storage = tables.access.resolved()

@@ -1,4 +1,4 @@
-"""The removal of Iceberg's own files that no snapshot needs: old metadata, manifests, position deletes, remains of crashes."""
+"""Removes Iceberg files that no snapshot needs: old metadata, manifests, position deletes, and files left by crashes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from headstream.replicate.storage.delta_places import delta_options
 from headstream.replicate.storage.places import Place
 
 _LEAST_AGE_S: Final = 3600.0
-"""Younger files can belong to a commit under way, or of a reader that has just begun."""
+"""Minimum age of files to remove, seconds; newer files can belong to an unfinished commit or be in use by a reader."""
 
 
 class Cleaning:
-    """Removes files of one Delta table that no snapshot of its Iceberg table needs."""
+    """Removes the files in one Delta table's directory that no snapshot of its Iceberg table needs."""
 
     def __init__(self, path: Place) -> None:
         self._path = path
         self._known: dict[str, set[str]] = {}
 
     def run(self, table: Table) -> None:
-        """Remove old files that neither a snapshot nor the metadata of the freshly loaded table names."""
+        """Remove old files that neither a snapshot nor the metadata refers to; `table` must be newly loaded."""
         metadata = table.metadata
         self._known = {
             each.manifest_list: self._known.get(each.manifest_list) or _names(table, each) for each in metadata.snapshots
@@ -44,7 +44,7 @@ class Cleaning:
 
 
 def _names(table: Table, snapshot: Snapshot) -> set[str]:
-    """Return the manifests of a snapshot, and its position deletes."""
+    """Return the names of a snapshot's manifests and position deletes."""
     found = snapshot.manifests(table.io)
     deletes = (each for each in found if each.content == ManifestContent.DELETES)
     entries = (entry for each in deletes for entry in each.fetch_manifest_entry(table.io))

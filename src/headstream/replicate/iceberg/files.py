@@ -1,7 +1,7 @@
-"""The files of a Delta table's version as an Iceberg snapshot has them: data files, and its deletion vectors as position deletes.
+"""The files of a Delta table's version for an Iceberg snapshot: data files, and deletion vectors as position deletes.
 
-The position deletes of a data file are one Parquet file, named by the data file and its vector. So the expected files of a
-snapshot follow from Delta's log alone, and are compared with its actual files by name.
+The position deletes of a data file are one Parquet file, whose name is derived from the data file and its vector. So Delta's log
+determines the expected files of a snapshot, which are compared with the actual files by name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headstream.replicate.storage.delta_log import DataFile, LogSnapshot, open_p
 from headstream.replicate.storage.places import Place, StorePlace
 
 FOLDER: Final = "_iceberg"
-"""The directory in a Delta table for all that is Iceberg's: Delta's vacuum skips it, as its name begins with _."""
+"""The directory for Iceberg files in a Delta table. Delta's vacuum skips it, because the name begins with _."""
 _PATH_ID: Final = 2147483546
 _POSITION_ID: Final = 2147483545
 _THREADS: Final = 8
@@ -37,13 +37,13 @@ _DELETES_SCHEMA: Final = pa.schema(
 
 
 def locate(table: Place, path: str = "") -> str:
-    """Return the location of a table, or of a file in it, as Iceberg's readers need it: without escapes."""
+    """Return the location of a table, or of a file in it, without escapes, as Iceberg readers require."""
     root = str(table) if isinstance(table, StorePlace) else f"file://{table.absolute().as_posix()}"
     return f"{root}/{path}" if path else root
 
 
 class WantedFiles(NamedTuple):
-    """The files of a version: location -> data file, and location of a file with position deletes -> its data file."""
+    """The files of a version: location -> data file, and location of position deletes -> data file."""
 
     data: Mapping[str, DataFile]
     deletes: Mapping[str, DataFile]
@@ -55,7 +55,7 @@ class WantedFiles(NamedTuple):
 
     @classmethod
     def of(cls, log: LogSnapshot) -> WantedFiles:
-        """Return the files of the version that was read."""
+        """Return the files of the log's version."""
         data = {_locate_data(log, file): file for file in log.files.values()}
         with_vectors = {at: file for at, file in data.items() if file.vector is not None}
         return cls(data, {locate(log.table, f"{FOLDER}/deletes-{_digest(file)}.parquet"): file for file in with_vectors.values()})
@@ -73,7 +73,7 @@ def _digest(file: DataFile) -> str:
 
 
 def describe_data(log: LogSnapshot, schema: IcebergSchema, location: str, file: DataFile) -> IcebergFile:
-    """Return a data file by Delta's log; the file is read if the log has no number of rows."""
+    """Return a data file from Delta's log; the file is read if the log lacks the number of rows."""
     stats = file.stats
     rows = stats.get("numRecords")
     if rows is None:
@@ -105,7 +105,7 @@ def _partition(log: LogSnapshot, schema: IcebergSchema, file: DataFile) -> list[
 
 
 def write_deletes(log: LogSnapshot, schema: IcebergSchema, io: FileIO, wanted: Mapping[str, DataFile]) -> list[IcebergFile]:
-    """Write files with position deletes: location -> the data file."""
+    """Write files with position deletes; `wanted`: location -> data file."""
     if not wanted:
         return []
     positions = log.deleted_rows(wanted.values())

@@ -1,9 +1,9 @@
 """The mirror of one Delta table: an Iceberg table whose newest snapshot has the files of the newest Delta version.
 
-    Delta's log  ->  files that the snapshot should have  -  files that it has  =  one Iceberg commit
+    Delta's log  ->  expected files of the snapshot  -  actual files  =  one Iceberg commit
 
-The snapshot's summary names the Delta version. Changes that a crash or a failing catalog has left out are in the next
-difference; if another process has committed first, the catalog refuses the commit and the difference is computed again.
+The snapshot's summary has the Delta version. The next difference includes changes that were missed because of a crash or a
+failing catalog. If another process has committed first, the catalog refuses the commit, and the difference is recomputed.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from headstream.replicate.storage.places import Place, StorePlace
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 DELTA_VERSION: Final = "headstream.delta-version"
-"""Property of a snapshot's summary: the Delta version that it equals."""
+"""Property of a snapshot's summary: the corresponding Delta version."""
 _FILES: Final = "headstream.files"
-"""Another one: WantedFiles.digest, since the log of a restored backup can have other files at the same version."""
+"""Property of a snapshot's summary: WantedFiles.digest, since a restored Delta log can have other files at the same version."""
 _DELTA_ID: Final = "headstream.delta-table-id"
-"""Property of the table: the id of the Delta table, which its log has."""
+"""Property of the Iceberg table: the id of the Delta table in its log."""
 _ATTEMPTS: Final = 5
 _CLEAN_EVERY: Final = 20
-"""Commits between two removals of files that no snapshot needs."""
+"""Number of commits between two removals of files that no snapshot needs."""
 _MARGIN_MS: Final = 600_000
-"""How much earlier than its commit a file's removal can be dated, milliseconds: a merge dates it before it commits."""
+"""Maximum time between a file's removal timestamp and its commit, milliseconds; a merge sets the timestamp before the commit."""
 _ADVICE: Final = "Run: headstream replicate iceberg check --repair"
 
 
 class Difference(NamedTuple):
-    """How an Iceberg table differs from its Delta table.
+    """The difference between an Iceberg table and its Delta table.
 
     Args:
         delta_version: The newest Delta version; None if it cannot be read.
-        iceberg_version: The Delta version of the Iceberg table's snapshot; None for none.
+        iceberg_version: The Delta version of the Iceberg table's snapshot, or None.
         missing: Files that the snapshot lacks, including position deletes.
-        surplus: Files that it should not have.
-        delta_rows: Rows by Delta's statistics; None if the statistics do not contain it.
-        iceberg_rows: Rows by Iceberg's.
-        reason: Why both cannot be compared; None if they were.
+        surplus: Files that the snapshot should not have.
+        delta_rows: Number of rows in Delta's statistics; None if unknown.
+        iceberg_rows: Number of rows in Iceberg's statistics; None if unknown.
+        reason: The reason why the tables could not be compared, or None.
     """
 
     delta_version: int | None
@@ -67,17 +67,17 @@ class Difference(NamedTuple):
 
     @property
     def is_equal(self) -> bool:
-        """Whether both have the same rows."""
+        """Whether both tables have the same rows."""
         rows_fit = self.delta_rows in (None, self.iceberg_rows)
         return self.reason is None and not (self.missing or self.surplus) and rows_fit
 
 
 class TableMirror:
-    """Commits the versions of one Delta table to one Iceberg table; used by one thread at a time.
+    """Commits the versions of one Delta table to one Iceberg table; not thread-safe.
 
     Args:
-        most_snapshots: That it keeps.
-        kept_us: Maximum age of a kept snapshot, microseconds: vacuum can remove the files of older snapshots.
+        most_snapshots: Maximum number of snapshots to keep.
+        kept_us: Maximum age of a snapshot, microseconds, because vacuum can remove the files of older snapshots.
     """
 
     def __init__(self, catalog: Catalog, path: Place, identifier: tuple[str, ...], *, most_snapshots: int, kept_us: int) -> None:
@@ -92,11 +92,11 @@ class TableMirror:
         self._cleaning = Cleaning(path)
 
     def sync(self) -> int:
-        """Make the Iceberg table's snapshot equal to the newest Delta version, and expire old snapshots; return that version.
+        """Make the Iceberg table equal to the newest Delta version, and expire old snapshots; return the Delta version.
 
         Raises:
             SchemaError: the Delta table has a column without an equivalent.
-            ReplicateError: the Iceberg table is not this mirror's, or another writer has changed it.
+            ReplicateError: the Iceberg table does not belong to this mirror, or another writer has changed the table.
             StorageError: the catalog or the store fails, or other writers were faster five times.
         """
         with _translated(self._shown):
@@ -123,10 +123,10 @@ class TableMirror:
             return Difference(None if self._log is None else self._log.version, reason=str(error))
 
     def repair(self) -> int:
-        """Recreate the Iceberg table from the Delta table, without its older snapshots; return the Delta version.
+        """Recreate the Iceberg table from the Delta table, without older snapshots; return the Delta version.
 
         Raises:
-            ReplicateError: there is an Iceberg table of that name that Headstream did not create.
+            ReplicateError: an Iceberg table with this name exists that Headstream did not create.
         """
         with _translated(self._shown):
             try:
@@ -143,7 +143,7 @@ class TableMirror:
         return self.sync()
 
     def clean(self) -> None:
-        """Remove the files in the directory for Iceberg that no snapshot needs now."""
+        """Remove the files in the Iceberg directory that no snapshot needs."""
         table = self._load()
         if table is not None:
             self._cleaning.run(table)
@@ -162,7 +162,7 @@ class TableMirror:
             return None
 
     def _loaded(self, log: LogSnapshot) -> Table:
-        """Return the Iceberg table, which is created if it does not exist."""
+        """Return the Iceberg table, creating it if it does not exist."""
         table = self._load()
         if table is None:
             wanted = derive_schema(log, None, 0, None)
@@ -248,7 +248,7 @@ class TableMirror:
             self.clean()
 
     def _expired(self, table: Table, *, more: int) -> list[int]:
-        """Return the snapshots to remove before `more` are added: too old, or too many; never the newest or named snapshots."""
+        """Return the snapshots that are too old, or too many with `more` new snapshots; never the newest or named."""
         named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name != "main"}
         found = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
         oldest_ms = time.time_ns() // 1_000_000 - self._kept_ms + _MARGIN_MS
@@ -277,7 +277,7 @@ def _present(table: Table) -> tuple[Schema, int, str | None]:
 
 
 def _with_own_id(schema: Schema, known: Sequence[Schema]) -> Schema:
-    """Return the schema with the id of a known one with the same columns, else the next id: catalogs refuse duplicates."""
+    """Return the schema with the id of an equal known schema, or with the next id, because catalogs refuse duplicates."""
     numbers = {each.schema_id: each.fields for each in known}
     own = next((number for number, fields in numbers.items() if fields == schema.fields), max(numbers) + 1)
     return schema.model_copy(update={"schema_id": own})
@@ -302,7 +302,7 @@ def _count_rows(log: LogSnapshot) -> int | None:
 def _summarize(
     log: LogSnapshot, wanted: WantedFiles, more: list[IcebergFile], more_deletes: list[IcebergFile], gone: int, gone_deletes: int
 ) -> Summary:
-    """Return a snapshot's summary: the operation, the Delta version, and the counts that Iceberg's writers record."""
+    """Return a snapshot's summary: the operation, the Delta version, and the counts that Iceberg writers record."""
     is_append = bool(more) and not (gone or more_deletes or gone_deletes)
     operation = Operation.APPEND if is_append else Operation.OVERWRITE if more or gone_deletes else Operation.DELETE
     changed = {
@@ -329,7 +329,7 @@ def _summarize(
 
 @contextmanager
 def _translated(shown: str) -> Iterator[None]:
-    """Convert the exceptions of pyiceberg and of its catalogs into a StorageError."""
+    """Convert exceptions of pyiceberg and its catalogs to StorageError."""
     try:
         yield
     except HeadstreamError:

@@ -27,7 +27,7 @@ from headstream.errors import SchemaError
 from headstream.replicate.storage.delta_log import LogSnapshot
 
 NAME_MAPPING: Final = "schema.name-mapping.default"
-"""The table property with the field ids of columns in data files that have none."""
+"""The table property with the field ids for columns of data files without field ids."""
 _TYPES: Final[dict[str, PrimitiveType]] = {
     "byte": types.IntegerType(), "short": types.IntegerType(), "integer": types.IntegerType(), "long": types.LongType(),
     "float": types.FloatType(), "double": types.DoubleType(), "boolean": types.BooleanType(), "binary": types.BinaryType(),
@@ -37,20 +37,20 @@ _TYPES: Final[dict[str, PrimitiveType]] = {
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _FIRST_PARTITION_ID: Final = 1000
 _EXACT_DIGITS: Final = 15
-"""Digits of a decimal that every writer's JSON keeps."""
+"""Number of digits of a decimal that the JSON of every writer keeps."""
 _EXACT_TIME: Final = re.compile(r"\.\d{6}(Z|[+-]\d\d:\d\d)?$")
 _REPAIR: Final = "Run: headstream replicate iceberg check --repair"
 
 
 class IcebergSchema(NamedTuple):
-    """The schema that an Iceberg table is to have.
+    """The schema of an Iceberg table that corresponds to a Delta table.
 
     Args:
-        schema: Its id is the id of the table's current schema, even if that has other columns.
-        spec: How files are partitioned: by the unchanged values of columns.
-        physical: Name of a column in data files and their statistics -> its field id and type.
+        schema: The schema, with the id of the table's current schema even if the columns differ.
+        spec: The partition spec: identity transforms of columns.
+        physical: Name of a column in data files and statistics -> field id and type.
         mapping: The value of NAME_MAPPING.
-        replaced: Names of columns that got another field id: files from before have no values for it.
+        replaced: Names of columns that got another field id, for which older files have no values.
     """
 
     schema: Schema
@@ -65,10 +65,10 @@ def derive_schema(log: LogSnapshot, before: Schema | None, last_id: int, mapping
 
     Args:
         before: The Iceberg table's current schema; None for a new table.
-        last_id: The highest field id that it has had.
+        last_id: The highest field id that the Iceberg table has ever had.
 
     Raises:
-        SchemaError: a column's type has no equivalent, or its field id cannot stay.
+        SchemaError: a column's type has no equivalent, or a field id would have to change.
     """
     is_mapped = log.configuration.get("delta.columnMapping.mode", "none") != "none"
     names = {name: entry["field-id"] for entry in json.loads(mapping or "[]") for name in entry["names"]}
@@ -123,7 +123,7 @@ def _iceberg_type(log: LogSnapshot, name: str, kind: Any) -> PrimitiveType:
 
 
 def _is_promotion(old: Any, new: Any) -> bool:
-    """Return whether Iceberg readers can read files of an old type as a new type."""
+    """Return whether Iceberg readers can read files with the old type as the new type."""
     if old == new or (isinstance(old, types.IntegerType) and isinstance(new, types.LongType)):
         return True
     if isinstance(old, types.DecimalType) and isinstance(new, types.DecimalType):
@@ -132,7 +132,7 @@ def _is_promotion(old: Any, new: Any) -> bool:
 
 
 def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
-    """Return a partition's value in the form of Iceberg's manifests; an empty text in Delta's log is null."""
+    """Return a partition value in the form of Iceberg's manifests; an empty string in Delta's log means null."""
     if not text:
         return None
     if isinstance(kind, types.StringType):
@@ -151,13 +151,13 @@ def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
 
 
 def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:
-    """Return a bound of a column in a file as Iceberg's bytes; None if there is none, or if it can be another than the value.
+    """Return a bound of a column in a file as Iceberg's bytes; None if there is no bound or it may be inexact.
 
-    Spark answers MIN and MAX only by bounds, except for text. So values that Delta's log does not store exactly are left out:
-    times without microseconds, which most writers cut off, numbers in columns with NaN, and long decimals.
+    Spark computes MIN and MAX from bounds alone, except for strings. So bounds that Delta's log does not store exactly are
+    omitted: times without microseconds (which most writers truncate), numbers in columns with NaN, and long decimals.
 
     Args:
-        value: Of the statistics in Delta's log, decoded from JSON with Decimal for numbers with a point.
+        value: A value from the statistics in Delta's log, decoded from JSON; numbers with a point are Decimals.
     """
     try:
         if value is None or isinstance(kind, (types.BinaryType, types.FloatType, types.DoubleType)):

@@ -1,1 +1,1 @@
-"""The inputs of a pipeline: a log, Kafka, a DataFrame."""
+"""The inputs of a pipeline: a log, Kafka or a DataFrame."""

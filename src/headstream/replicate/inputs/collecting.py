@@ -1,7 +1,7 @@
-"""Collects a micro-batch's results in the driver: at once, or in pieces if they exceed the memory of Spark's driver.
+"""Collects a micro-batch's results in the driver, at once or, if they exceed the memory of Spark's driver, in pieces.
 
-Fetched together, the results of all tasks are several times in the memory of the driver's JVM. In pieces, they are computed
-once, stored on the executors' disks, and fetched a few rows at a time; the JVM frees each piece before the next.
+If the results of all tasks are fetched together, the driver's JVM holds several copies in memory. In pieces, the results are
+computed once, stored on the executors' disks, and fetched a few rows at a time. The JVM frees each piece before the next.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark.sql.types import BinaryType
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _ROW: Final = "_hs_row"
 _PIECE_BYTES: Final = 32 << 20
-"""Largest piece, unless one row is bigger: a small part of the smallest heap that Spark starts with."""
+"""Maximum size of a piece, bytes, unless one row is larger; a small part of the smallest heap that Spark starts with."""
 _PIECE_ROWS: Final = 20_000
 _TOO_BIG: Final = (
     "spark.driver.maxResultSize",
@@ -31,7 +31,7 @@ _TOO_BIG: Final = (
     "Java heap space",
     "Cannot reserve additional contiguous bytes",
 )
-"""Spark's error texts for results that do not fit into the driver."""
+"""Parts of Spark's error messages for results that do not fit into the driver's memory."""
 
 
 _RECREATED: Final = ("was deleted and recreated", "the partition was purged or deleted", "that this read was planned for")
@@ -50,7 +50,7 @@ _ACCEPT_LOSS: Final = (
 
 
 def is_too_big(error: BaseException) -> bool:
-    """Return whether an error of Spark means that the results do not fit into the driver."""
+    """Return whether a Spark error means that the results do not fit into the driver's memory."""
     try:
         text = str(error)
     except Exception:  # a Py4JJavaError queries its JVM, which may have ended for this reason
@@ -59,7 +59,7 @@ def is_too_big(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the cause of a failed query: Headstream's error if contained, else Spark's first line, or Java's cause."""
+    """Return the cause of a failed query: Headstream's error if there is one, or Spark's first line or Java's cause."""
     text = str(error).strip()
     ours = re.findall(r"^headstream\.errors\.\w+: (.+)$", text, re.MULTILINE)
     if ours:
@@ -72,14 +72,14 @@ def reason_of(error: BaseException) -> str:
 
 
 class SourceFault(NamedTuple):
-    """A loss in a source's messages, and the ways to continue."""
+    """A loss of messages in a source, and the ways to continue."""
 
     what: str
     advice: str
 
 
 def find_source_fault(error: BaseException) -> SourceFault | None:
-    """Return the part of an error about deleted messages or recreated topics of the source; None for other errors."""
+    """Return the fault in an error about deleted messages or recreated topics of the source; None for other errors."""
     try:
         text = str(error)
     except Exception:  # as in is_too_big()
@@ -100,7 +100,7 @@ def collect(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:
     """Return the rows of a frame.
 
     Args:
-        in_pieces: Whether the result is known not to fit; otherwise pieces are the fallback.
+        in_pieces: Whether the result is known not to fit into memory; otherwise pieces are used only if fetching at once fails.
     """
     if not in_pieces:
         try:
@@ -137,9 +137,9 @@ def _fetch(kept: DataFrame, first: int, last: int) -> pa.Table:
 
 
 def find_planned_batch(checkpoint: Path) -> int | None:
-    """Return the number of the micro-batch that an earlier run has planned and not finished, or None.
+    """Return the number of the micro-batch that an earlier run planned but did not finish, or None.
 
-    Its offsets are fixed, regardless of the current limits, so it can be the micro-batch that did not fit.
+    The offsets of this micro-batch are fixed, whatever the current limits, so it may be the micro-batch that did not fit.
     """
     planned, finished = (_newest(checkpoint / name) for name in ("offsets", "commits"))
     return planned if planned is not None and (finished is None or planned > finished) else None

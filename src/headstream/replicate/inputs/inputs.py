@@ -1,6 +1,6 @@
 """The sources of a pipeline's messages: a Headstream log, a Kafka cluster, or any streaming DataFrame.
 
-Each is converted to the columns of raw.SOURCE_COLUMNS. A DataFrame has, under the names of Spark's Kafka source:
+The messages are converted to the columns of raw.SOURCE_COLUMNS. A DataFrame must have these columns of Spark's Kafka source:
 
     value (or payload) BINARY or STRING, topic STRING, partition INT, offset BIGINT        required
     key BINARY or STRING, timestamp TIMESTAMP                                             optional
@@ -39,20 +39,20 @@ from headstream.spark.source.aligned_reader import make_aligned_source, planned_
 from headstream.spark.source.recreated import accept_recreated_log
 
 Decode: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""Raw messages, the columns of raw.SOURCE_COLUMNS -> batches of decoded.DECODED_SCHEMA."""
+"""Decodes raw messages (raw.SOURCE_COLUMNS) to batches of decoded.DECODED_SCHEMA."""
 
 FORMAT: Final = "headstream-replicate"
 READ_COLUMNS: Final = "stream,topic,partition,offset,timestamp,key,headers,payload"
-"""The columns read from a log; other columns are not needed."""
+"""The columns to read from a log."""
 
 
 def decoding_source(decode: Decode) -> type[DataSource]:
-    """Return a data source for one pipeline, to be registered: the options of `headstream`, the columns of DECODED_SCHEMA."""
+    """Return a data source of one pipeline to register, with the options of `headstream` and the columns of DECODED_SCHEMA."""
     return make_aligned_source(FORMAT, DECODED_SPARK_SCHEMA, lambda rows: decode(map(to_raw, rows)))
 
 
 def to_raw(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows of a log, READ_COLUMNS with binary headers, as raw messages."""
+    """Return the rows of a log (READ_COLUMNS with binary headers) as raw messages."""
     found: dict[str, Any] = {name: batch.column(name) for name in batch.schema.names}
     found["topic"] = pc.binary_join_element_wise(found["stream"], found["topic"], "/")
     found["timestamp_us"] = found["timestamp"].cast(pa.int64())
@@ -60,14 +60,14 @@ def to_raw(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 _HEAP_SHARE: Final = 8
-"""A micro-batch is at most this fraction (1/n) of the driver's heap: decoded and collected, it is in memory several times."""
+"""A micro-batch is at most this fraction (1/n) of the driver's heap, because several decoded copies are in memory."""
 _LEAST_DEFAULT_BYTES: Final = 16 << 20
 _NEEDED: Final = ("topic", "partition", "offset")
 _DECLARED: Final = (".json", ".avsc", ".bin")
 
 
 def check_topics(config: ReplicateConfig) -> None:
-    """Raise NotFoundError early if a topic of the log does not exist; for Kafka, Spark raises the error."""
+    """Raise NotFoundError before the start if a topic of the log does not exist; for Kafka, Spark raises an error."""
     if config.source is None or is_kafka(config.source):
         return
     with connect(config.source) as log:
@@ -76,22 +76,22 @@ def check_topics(config: ReplicateConfig) -> None:
 
 
 class Input(Protocol):
-    """A stream of micro-batches, with their decoded results and their raw messages."""
+    """A stream of micro-batches, which can be decoded and read again."""
 
     def stream(self) -> DataFrame:
         """Return the stream."""
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Make topics that were deleted and created again begin at their first message; `checkpoint` is the Spark query's."""
+        """Make topics that were deleted and recreated begin at their first message; `checkpoint` belongs to the Spark query."""
 
     def decoded(self, batch: DataFrame) -> DataFrame:
-        """Return the decoded messages of a micro-batch, the columns of decoded.DECODED_SCHEMA."""
+        """Return the decoded messages of a micro-batch (decoded.DECODED_SCHEMA)."""
 
     def read_until(self, batch_id: int, times: Sequence[PartitionTimes]) -> int | None:
-        """Return the log time before which all partitions are read with a micro-batch; None if unknown."""
+        """Return the log time before which a micro-batch completes the reading of all partitions; None if unknown."""
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
-        """Return wanted messages (COORDINATE_COLUMNS) of a micro-batch, and possibly further messages, as SOURCE_COLUMNS."""
+        """Return at least the wanted messages (COORDINATE_COLUMNS) of a micro-batch, as SOURCE_COLUMNS."""
 
 
 def open_input(
@@ -100,8 +100,8 @@ def open_input(
     """Open the input of a pipeline.
 
     Args:
-        times: The log times of a stream that plans by offsets only.
-        source: A streaming DataFrame to read instead.
+        times: The log times of a stream that plans only by offsets.
+        source: A streaming DataFrame to read instead of the configured source.
 
     Raises:
         InvalidOptionError: the DataFrame is not a stream or lacks a column, or nothing is selected.
@@ -117,7 +117,7 @@ def open_input(
 
 
 class FrameInput:
-    """Any streaming DataFrame, converted to the columns of raw.SOURCE_COLUMNS."""
+    """A streaming DataFrame, converted to the columns of raw.SOURCE_COLUMNS."""
 
     def __init__(self, messages: DataFrame, decode: Decode, times: FrameTimes) -> None:
         self._messages = messages
@@ -125,11 +125,11 @@ class FrameInput:
         self._times = times
 
     def stream(self) -> DataFrame:
-        """Return the stream: the messages."""
+        """Return the stream of raw messages."""
         return self._messages
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Make topics of Kafka that were deleted and created again begin at their first message."""
+        """Make Kafka topics that were deleted and recreated begin at their first message."""
         forget_recreated(self._messages, str(checkpoint))
 
     def decoded(self, batch: DataFrame) -> DataFrame:
@@ -137,17 +137,17 @@ class FrameInput:
         return batch.mapInArrow(self._decode, DECODED_SPARK_SCHEMA)
 
     def read_until(self, batch_id: int, times: Sequence[PartitionTimes]) -> int | None:
-        """Return the log time before which all partitions are read with a micro-batch; None if unknown."""
+        """Return the log time before which a micro-batch completes the reading of all partitions; None if unknown."""
         return self._times.read_until(batch_id, times)
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
-        """Return the messages of a micro-batch between the least and the greatest offset wanted."""
+        """Return the messages of a micro-batch between the lowest and highest wanted offsets."""
         ends = pc.min_max(wanted["offset"])
         return collect(batch.where(f"offset BETWEEN {ends['min']} AND {ends['max']}"), in_pieces=in_pieces)
 
 
 class LogInput:
-    """A log, in a directory or behind a server: decoded by the task that reads it."""
+    """A log in a directory or behind a server; the task that reads messages decodes them."""
 
     def __init__(self, spark: SparkSession, config: ReplicateConfig, decode: Decode) -> None:
         size = default_max_bytes(spark) if config.max_bytes_per_batch is None else config.max_bytes_per_batch
@@ -158,7 +158,7 @@ class LogInput:
         self._decode = decode
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Make topics, or a log, that were deleted and created again begin at their first message."""
+        """Make topics, or a log, that were deleted and recreated begin at their first message."""
         accept_recreated_log(checkpoint, self._options)
 
     def stream(self) -> DataFrame:
@@ -171,11 +171,11 @@ class LogInput:
         return batch
 
     def read_until(self, batch_id: int, times: Sequence[PartitionTimes]) -> int | None:
-        """Return the log time before which all partitions are read with a micro-batch; None if unknown."""
+        """Return the log time before which a micro-batch completes the reading of all partitions; None if unknown."""
         return planned_until(self._checkpoint, batch_id)
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
-        """Return the log's messages between the least and the greatest offset wanted of each partition."""
+        """Return the log's messages between the lowest and highest wanted offsets of each partition."""
         ends = wanted.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
         starting: dict[str, dict[str, int]] = {}
         ending: dict[str, dict[str, int]] = {}
@@ -211,7 +211,7 @@ def _subscription(config: ReplicateConfig) -> dict[str, str]:
 
 
 def default_max_bytes(spark: SparkSession) -> int:
-    """Return the default limit of a micro-batch's bytes, from the heap of Spark's driver."""
+    """Return the default size limit of a micro-batch, bytes, from the heap size of Spark's driver."""
     heap_bytes: int = spark._jvm.java.lang.Runtime.getRuntime().maxMemory()  # type: ignore[union-attr]
     return max(heap_bytes // _HEAP_SHARE, _LEAST_DEFAULT_BYTES)
 
@@ -244,7 +244,7 @@ def _from_frame(frame: DataFrame) -> DataFrame:
 
 
 def _headers(frame: DataFrame) -> Column:
-    """Return the header block of each row, as a log stores it."""
+    """Return the header block of each row, in the form that a log stores."""
     empty = sf.lit(b"")
     if "headers" not in frame.columns:
         return empty
@@ -259,17 +259,17 @@ def _headers(frame: DataFrame) -> Column:
 
 
 def add_declared_schemas(schema_store: SchemaStore, directory: Place, now_us: int) -> int:
-    """Put the schemas of a directory or URI into a schema store; return the number of new schemas.
+    """Add the schemas in a directory or at a URI to a schema store; return the number of new schemas.
 
-    `*.json` is table metadata (the message of a metadata message, or a complete metadata message in its envelope), `*.bin` a
-    metadata message as it was sent, `*.avsc` the Avro schema of a table's data messages, whose namespace ends with
-    `<schema>.<table>`; such a schema has the id `file-<its name>`, and its file's name rises with the table's versions.
+    `*.json` is table metadata: the JSON message, or a complete metadata message in its envelope. `*.bin` is a metadata message as
+    sent. `*.avsc` is the Avro schema of a table's data messages, whose namespace must end with `<schema>.<table>`; its id is
+    `file-<name>`, and the order of file names is the order of the table's versions.
 
     Args:
-        now_us: The time, microseconds since 1970 UTC.
+        now_us: Current time, microseconds since 1970 UTC.
 
     Raises:
-        SchemaError: a file has another form, or another schema already has its id.
+        SchemaError: a file has another form, or another schema already has the id.
     """
     count = 0
     for number, (path, content) in enumerate(_read_declared(directory), start=1):
@@ -284,7 +284,7 @@ def add_declared_schemas(schema_store: SchemaStore, directory: Place, now_us: in
 
 
 def _read_declared(directory: Place) -> list[tuple[Path, bytes]]:
-    """Return names and contents of the files of schemas, in order."""
+    """Return the names and contents of schema files, in name order."""
     if isinstance(directory, StorePlace):
         names = [Path(name) for name in StoreFiles(directory).names() if "/" not in name]
         found = [(path, StoreFiles(directory / path.name).read()) for path in names if path.suffix in _DECLARED]

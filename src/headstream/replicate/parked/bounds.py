@@ -1,4 +1,4 @@
-"""Limits of waiting and dead-lettered messages, beyond which the pipeline stops or raises an alarm."""
+"""Limits of parked and dead-lettered messages, above which the pipeline stops or raises an alarm."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from headstream.replicate.parked.ledger import Ledger, Table
 from headstream.replicate.settings.config import ReplicateConfig
 
 Owner: TypeAlias = Table | str
-"""A table, or the topic of messages that belong to no table."""
+"""A table, or the topic of messages without a table."""
 _NAMED: Final = 3
 _ALARM_EVERY_US: Final = 60_000_000
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 
 class DeadRates:
-    """The share of the newest messages that can never be a change: of each table, and of each topic for messages without a table.
+    """The share of the newest messages that can never be a change, per table and, for messages without a table, per topic.
 
     Args:
-        share: The largest allowed share, 0 to 1.
-        least_messages: Smallest number of newest messages that the share is computed from.
+        share: Maximum share, 0 to 1.
+        least_messages: Minimum number of newest messages for the computation of the share.
     """
 
     def __init__(self, share: float, least_messages: int) -> None:
@@ -32,9 +32,9 @@ class DeadRates:
         self._windows: dict[Owner, deque[tuple[int, int]]] = {}
 
     def find_exceeded(self, messages: Mapping[Owner, int], dead: Mapping[Owner, Counter[str]]) -> dict[Owner, str]:
-        """Add a micro-batch, before its messages are dead-lettered; return the owners that exceed the share, and why.
+        """Add a micro-batch before its messages are dead-lettered; return the owners that exceed the share, with reasons.
 
-        Messages added to these do not count: their tables stop, or the micro-batch is read again.
+        The messages of these owners are not added, because the tables stop or the micro-batch is read again.
         """
         exceeded = {}
         for owner, count in messages.items():
@@ -54,7 +54,7 @@ class DeadRates:
 
 
 class WaitingBounds:
-    """Limits of the waiting messages."""
+    """Limits of waiting messages."""
 
     def __init__(self, config: ReplicateConfig, ledger: Ledger) -> None:
         self._config = config
@@ -62,7 +62,7 @@ class WaitingBounds:
         self._alarmed_us: int | None = None
 
     def check(self, more_count: int, more_bytes: int) -> None:
-        """Raise ReplicateError if further messages would exceed the limits."""
+        """Raise ReplicateError if more messages would exceed the limits."""
         waiting = self._ledger.waiting()
         count, size_bytes = waiting.count + more_count, waiting.size_bytes + more_bytes
         if not more_count or (count <= self._config.max_parked_count and size_bytes <= self._config.max_parked_bytes):
@@ -76,7 +76,7 @@ class WaitingBounds:
         )
 
     def find_alarm(self, now_us: int) -> str | None:
-        """Return the alarm about messages that have waited too long, and log it once per minute."""
+        """Return the alarm about messages that have waited too long, and log the alarm once per minute."""
         oldest_us = self._ledger.waiting().oldest_us
         if oldest_us is None or now_us - oldest_us <= self._config.max_parked_age_us:
             self._alarmed_us = None

@@ -1,9 +1,9 @@
-"""The dead letter as a Delta table: the dead-letter topic of the pipeline's own log, one row per message.
+"""Copies the dead-letter topic of the pipeline's own log to a Delta table, one row per message.
 
-Each commit records the topic's offset that the table has reached, so that no message is skipped or repeated:
+Each commit records the topic's offset up to which messages are copied, so no message is skipped or repeated. Columns:
 
-    reason | topic, partition, offset, timestamp: the message's origin | schema_id | key, headers, payload: its bytes
-    dead_letter_offset: its offset in the dead-letter topic
+    reason | topic, partition, offset, timestamp (the message's origin) | schema_id | key, headers, payload (bytes)
+    dead_letter_offset (offset in the dead-letter topic)
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class DeadLetterTable:
 
     @property
     def description(self) -> str:
-        """The name of this copy in messages."""
+        """The name of this copy in errors and log messages."""
         return "the table of the dead letter"
 
     @property
     def is_behind(self) -> bool:
-        """Whether the table can lack dead letters."""
+        """Whether the table may lack dead letters."""
         return self._log.end(DEAD_LETTER_TOPIC) != self._until
 
     def follow(self) -> int:
-        """Append the new dead letters; return their number."""
+        """Append new dead letters, and return their number."""
         end = self._log.end(DEAD_LETTER_TOPIC)
         if end == self._until:
             return 0

@@ -1,8 +1,8 @@
-"""Failing tables: the time and the reason of their failures, and the time of their next attempt. Stored in the ledger.
+"""Failing tables, with the time and reason of failures and the time of the next attempt. Stored in the ledger.
 
-A failing table is retried after 1 s, then after 2 s, 4 s, … up to five minutes, until it succeeds. After
-FAILURES_OF_A_POISONED_TABLE failures it is reported as poisoned: an operator should intervene, but retries continue. A stopped
-table is a failing table whose messages cannot be applied: all of them wait, and it is retried only with the waiting messages.
+A failing table is retried after 1 s, 2 s, 4 s and so on, up to five minutes, until a merge succeeds. After
+FAILURES_OF_A_POISONED_TABLE failures the table is reported as poisoned: an operator should intervene, but retries continue. A
+stopped table is a failing table with too many invalid messages. All its messages wait, and it is retried only with them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 @dataclass(frozen=True, slots=True)
 class FailingTable:
-    """One table.
+    """The failures of one table.
 
     Args:
-        since_us: Since when, microseconds since 1970 UTC.
-        next_us: Time at which it is retried.
+        since_us: Time of the first failure, microseconds since 1970 UTC.
+        next_us: Time of the next attempt, microseconds since 1970 UTC.
     """
 
     table: Table
@@ -60,15 +60,15 @@ class FailingTables:
 
     @property
     def stopped(self) -> dict[Table, str]:
-        """The stopped tables, and why."""
+        """The stopped tables, with reasons."""
         return {table: self._failing[table].reason for table in self._stopped}
 
     def tables_in_backoff(self, now_us: int) -> dict[Table, str]:
-        """Return the tables that are not due for a retry, and why they failed."""
+        """Return the tables that are not due for a retry, with the reasons for their failure."""
         return {table: found.reason for table, found in self._failing.items() if found.next_us > now_us}
 
     def waited_for(self) -> dict[Table, str]:
-        """Return the tables with waiting changes, and why they wait."""
+        """Return the tables with waiting changes, with reasons."""
         reasons = {table: found.reason for table, found in self._failing.items()}
         return {table: reasons.get(table, "earlier changes of it wait") for table in self._ledger.waiting_tables()}
 

@@ -1,17 +1,17 @@
-"""The ledger: the messages that the pipeline has set aside, and their states, in one SQLite file of the checkpoint.
+"""The ledger: the states of messages that the pipeline has set aside, in a SQLite file of the checkpoint.
 
-The bytes of messages set aside are in the pipeline's own log; the ledger records their offsets and the cause of the wait. Its
-unit is the parked batch (a row of the table `parcels`): messages parked together, for one reason, and consecutive in one topic.
-Every change of state is one transaction, made after the log has the bytes and before the next step relies on it.
+The pipeline's own log has the bytes of these messages; the ledger records offsets and the cause of the wait. A parked batch (a
+row of the table `parcels`) consists of messages that were parked together for one reason and have consecutive offsets in one
+topic. A change of state is one transaction, after the bytes were written to the log and before the next step relies on the state.
 
-    parked      waits for its schema, or for its table, which is failing
-    delayed     has waited too long for its schema; still released when the schema arrives
-    dead        dead-lettered; released on request
-    called      dead or waiting, and requested: released next
-    releasing   part of the release with that number; possibly already applied to its table
+    parked      waits for its schema, failing table, transaction or load
+    delayed     has waited too long for its schema; released when the schema arrives
+    dead        dead-lettered; can be released on request
+    called      requested by an operator; released next
+    releasing   part of the release with this number; may already be applied to its table
     done        applied, or moved to another topic
 
-Other processes can read the file at any time, and add requests (requests.py). Its tables are in ledger_schema.py.
+Other processes can read the file at any time and add requests (requests.py). ledger_schema.py defines the tables.
 """
 
 from __future__ import annotations
@@ -44,19 +44,20 @@ class ParkedBatch:
 
     Args:
         state: One of the states above.
-        cause: `schema`, `table`, `transaction` or `load` (the log is not read up to its REFRESH rows yet) that it waits for,
-            or `message` for an invalid message. schema_id: The schema that its messages name, if known and unique.
-        table_schema: The schema of its table, if known.
+        cause: What the batch waits for: `schema`, `table`, `transaction`, `load` (the log is not yet read up to its REFRESH
+            rows); or `message` for invalid messages.
+        schema_id: The schema id of the messages, if known and unique.
+        table_schema: The schema of the target table, if known.
         reason: The reason; for dead letters with too many different reasons, `several reasons`.
-        log_topic: The topic of its bytes in the pipeline's own log.
-        from_offset: The offset of the first.
-        until_offset: The offset after the last.
-        since_us: Time at which it was set aside, microseconds since 1970 UTC.
-        release: The release that it is part of; of a parked batch, the release whose messages its table rejected.
-        transaction_key: The transaction that it waits for; all its messages belong to it.
-        logged_from_us: When the source's log appended the first of its messages, microseconds since 1970 UTC; None if an older
-            version set it aside.
-        logged_until_us: Time at which it appended the last message.
+        log_topic: The topic of the messages in the pipeline's own log.
+        from_offset: Offset of the first message.
+        until_offset: Offset after the last message.
+        since_us: Time at which the batch was set aside, microseconds since 1970 UTC.
+        release: The release that contains the batch; for a parked batch, the release that its table rejected.
+        transaction_key: The transaction that the batch waits for and to which all its messages belong.
+        logged_from_us: Time at which the source's log stored the first message, microseconds since 1970 UTC; None if an older
+            version set the batch aside.
+        logged_until_us: Time at which the source's log stored the last message, likewise.
     """
 
     id: int = 0
@@ -79,18 +80,18 @@ class ParkedBatch:
 
     @property
     def count(self) -> int:
-        """Number of its messages."""
+        """Number of messages."""
         return self.until_offset - self.from_offset
 
     @property
     def table(self) -> Table | None:
-        """Its table, if known."""
+        """The target table, if known."""
         return None if self.table_schema is None or self.table_name is None else (self.table_schema, self.table_name)
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedTotals:
-    """The number of waiting messages, and when the oldest was set aside (microseconds since 1970 UTC), or None."""
+    """The number of waiting messages, and the time at which the oldest was set aside (microseconds since 1970 UTC), or None."""
 
     count: int
     size_bytes: int
@@ -114,12 +115,12 @@ class Ledger:
     """The SQLite file; thread-safe.
 
     Args:
-        path: Created if missing, except with read_only.
-        read_only: To inspect the ledger of a pipeline that another process can be running.
+        path: The file, created if missing, except with read_only.
+        read_only: Whether to open the ledger only for reading, while another process may be running the pipeline.
 
     Raises:
-        LogVersionError: a newer Headstream created it; with read_only, also an older Headstream.
-        StorageError: it cannot be opened, or is not a ledger.
+        LogVersionError: a newer version of Headstream created the file; with read_only, also an older version.
+        StorageError: the file cannot be opened or is not a ledger.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -153,7 +154,7 @@ class Ledger:
 
     @property
     def pipeline_id(self) -> str:
-        """The pipeline's identity, created with its checkpoint: tables record their applied batches under it."""
+        """The pipeline's identity, created with the checkpoint, under which tables record applied batches."""
         present = self._value("id")
         if present is None:
             with self.transaction() as connection:
@@ -173,8 +174,8 @@ class Ledger:
         """Record parked batches whose bytes are already in the log.
 
         Args:
-            parked_batches: With id 0.
-            marks: Texts stored with them, as by set_mark().
+            parked_batches: New batches, with id 0.
+            marks: Strings to store in the same transaction, as by set_mark().
         """
         rows = list(parked_batches)
         with self.transaction() as connection:
@@ -191,11 +192,11 @@ class Ledger:
         return self._select(f"state IN ({marks})", states)
 
     def parked_batches_of(self, batch: int) -> list[ParkedBatch]:
-        """Return the parked batches that a micro-batch has set aside, in any state."""
+        """Return the parked batches, in any state, that a micro-batch has set aside."""
         return self._select("batch = ?", (batch,))
 
     def forget_done(self, retained: Collection[int] = ()) -> None:
-        """Drop parked batches that are done, except of the retained micro-batches, whose successor has not begun."""
+        """Remove parked batches that are done, except batches of the micro-batches `retained`."""
         places = ", ".join("?" * len(retained))
         with self.transaction() as connection:
             connection.execute(
@@ -208,7 +209,7 @@ class Ledger:
         return dict(self._all(query))
 
     def waiting(self, cause: str | None = None) -> ParkedTotals:
-        """Return the totals of waiting messages in any state, for one cause or all."""
+        """Return the totals of waiting messages in any state, for one cause or for all causes."""
         query = f"SELECT TOTAL(until_offset - from_offset), TOTAL(size_bytes), MIN(since_us) FROM parcels WHERE {WAITS}"
         ((count, size_bytes, oldest_us),) = self._all(f"{query} AND cause = COALESCE(?, cause)", (cause,))
         return ParkedTotals(int(count), int(size_bytes), oldest_us)
@@ -224,10 +225,10 @@ class Ledger:
         return set(self._all(query))
 
     def tables_waited_for(self, transactions_before_us: int) -> set[Table | None]:
-        """Return the tables of all waiting messages; includes None if the table of some is unknown.
+        """Return the tables of all waiting messages; includes None if the table of a message is unknown.
 
         Args:
-            transactions_before_us: Messages waiting for their transaction count if set aside at or before this time.
+            transactions_before_us: Messages that wait for their transaction are included if set aside at or before this time.
         """
         query = (
             "SELECT DISTINCT cause IN ('table', 'transaction', 'load'), table_schema, table_name FROM parcels "
@@ -244,13 +245,13 @@ class Ledger:
         read_until_us: int = 0,
         size_bytes: int = MAX_UNIT_BYTES,
     ) -> int | None:
-        """Select parked batches for a release: closed transactions first, then the oldest; return its number, or None.
+        """Select parked batches for a release, closed transactions first, then the oldest; return the release's number, or None.
 
         Args:
-            count: Maximum number of messages of one release; a larger parked batch, or a transaction, is released alone and
-                completely.
-            size_bytes: The same in bytes.
-            read_until_us: The log time before which all messages are read: releases REFRESH rows that wait for it.
+            count: Maximum number of messages of one release; a larger parked batch or transaction is released completely and
+                separately.
+            size_bytes: Maximum size of one release, bytes, likewise.
+            read_until_us: The log time before which all messages are read; REFRESH rows that wait for this time are released.
         """
         ids, ready = set(schema_ids), set(tables)
         bundles: dict[Hashable, list[ParkedBatch]] = {}
@@ -299,7 +300,7 @@ class Ledger:
         """End a release that has been applied to its tables.
 
         Args:
-            again: Batches parked again: batches of the release that wait for another cause, and new batches with id 0, whose
+            again: Batches to park again: batches of the release that wait for another cause, and new batches with id 0 whose
                 bytes are in the log.
         """
         parked_batches = list(again)
@@ -319,12 +320,12 @@ class Ledger:
             also(connection)
 
     def set_mark(self, name: str, value: str) -> None:
-        """Store a text under a name."""
+        """Store a string under a name."""
         with self.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO pipeline VALUES (?, ?)", (f"mark.{name}", value))
 
     def mark(self, name: str) -> str | None:
-        """Return the text stored under a name."""
+        """Return the string stored under a name, or None."""
         return self._value(f"mark.{name}")
 
     def rows(self, query: str, arguments: Sequence[object] = ()) -> list[Any]:
@@ -333,7 +334,7 @@ class Ledger:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection; its writes are committed together when the block ends, or rolled back."""
+        """Yield the connection; its writes are committed when the block ends, or rolled back on an error."""
         with self._lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -363,16 +364,15 @@ class Ledger:
 
 
 def insert_parked_batches(connection: sqlite3.Connection, parked_batches: Iterable[ParkedBatch]) -> None:
-    """Add parked batches within a transaction of the ledger; each gets a new id."""
+    """Add parked batches with new ids, within a transaction of the ledger."""
     rows = [(None, *_values_of(parked_batch)[1:]) for parked_batch in parked_batches]
     connection.executemany(f"INSERT INTO parcels ({_COLUMNS}) VALUES ({_MARKS})", rows)
 
 
 def _bundle_of(parked_batch: ParkedBatch) -> Hashable:
-    """Return the key of parked batches that are released together: a transaction, or the changes of a unit that its table
-    rejected.
+    """Return a key that is equal for parked batches to release together: of one transaction, or of one unit rejected by a table.
 
-    That unit is a release, or a micro-batch, which parks all of them at one time.
+    The unit is a release, or a micro-batch, which parks all rejected messages at the same time.
     """
     if parked_batch.transaction_key is not None:
         return parked_batch.transaction_key
@@ -381,7 +381,7 @@ def _bundle_of(parked_batch: ParkedBatch) -> Hashable:
 
 
 def _age(bundle: list[ParkedBatch]) -> tuple[bool, int]:
-    """Return a sort key that puts transactions first, then the oldest: messages set aside again have new ids."""
+    """Return a sort key by which transactions are first, then the oldest batches. Batches that were parked again have new ids."""
     return bundle[0].cause != "transaction", min(parked_batch.since_us for parked_batch in bundle)
 
 

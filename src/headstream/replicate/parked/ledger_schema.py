@@ -1,13 +1,13 @@
 """The ledger's tables, and the migrations from older versions.
 
     1    pipeline, parcels, failing, requests
-    2    parcels.transaction_key, open_transactions, closed_transactions     before: none
-    3    parcels.logged_from_us, parcels.logged_until_us     before: unknown, so messages waiting for a schema can be of any time
-         (and table_memory.py: the starts of loads have another format)
+    2    parcels.transaction_key, open_transactions, closed_transactions     earlier: none
+    3    parcels.logged_from_us, parcels.logged_until_us     earlier: unknown, so messages waiting for a schema can be of any time
+         (in table_memory.py, the starts of loads have another format)
 
-Each step migrates from the version before to its own; a new ledger takes all of them. A writer migrates an older ledger
-first. The version covers all of the checkpoint's databases: it also rises when older versions cannot read the state of tables
-(table_memory.py) any more, since the ledger is opened first.
+Each step migrates from the previous version to its own version; a new ledger runs all steps. A writer first migrates an older
+ledger. The version also increases when older versions of Headstream can no longer read the state of tables (table_memory.py),
+since the ledger is the first database that is opened.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LOCKED_S: Final = 30.0
 
 
 def write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch a ledger, outside a transaction, to a write-ahead log; SQLite does not wait for a concurrent switch: retry."""
+    """Switch a ledger to a write-ahead log, outside a transaction, with retries in case of a concurrent switch."""
     until_s = time.monotonic() + _LOCKED_S
     while True:
         try:
@@ -63,11 +63,11 @@ def write_ahead(connection: sqlite3.Connection) -> None:
 
 
 def bring_up(connection: sqlite3.Connection, where: str) -> None:
-    """Create the tables, or migrate an older version's.
+    """Create the tables, or migrate the tables of an older version.
 
     Raises:
-        LogVersionError: a newer Headstream created it.
-        StorageError: it is not a ledger known to this Headstream.
+        LogVersionError: a newer version of Headstream created the ledger.
+        StorageError: the file is not a known ledger.
     """
     connection.execute("BEGIN IMMEDIATE")  # two processes can migrate at once: the second finds the current version
     try:
@@ -82,7 +82,7 @@ def bring_up(connection: sqlite3.Connection, where: str) -> None:
 
 
 def check_version(connection: sqlite3.Connection, where: str) -> None:
-    """Reject a ledger that cannot be read without migration: LogVersionError, or StorageError if it is not a known ledger."""
+    """Raise LogVersionError for a ledger that cannot be read without migration, and StorageError if it is not a known ledger."""
     version = _version(connection, where)
     if version == 0:
         raise StorageError(
@@ -97,7 +97,7 @@ def check_version(connection: sqlite3.Connection, where: str) -> None:
 
 
 def _version(connection: sqlite3.Connection, where: str) -> int:
-    """Return the ledger's version, 0 without tables; a version newer than the current version is rejected."""
+    """Return the ledger's version, 0 if there are no tables; a version newer than the current version is rejected."""
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > _VERSION:
         raise LogVersionError(

@@ -1,6 +1,6 @@
-"""States of the messages that a pipeline has parked or dead-lettered, by their offset in its own log. It only reads.
+"""States of the messages that a pipeline has parked or dead-lettered, by offset in its own log. Read-only.
 
-The log keeps the messages that were released since; the ledger records which messages still wait, and their states.
+The log keeps released messages too; the ledger records the messages that are still set aside and their states.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class MessageStates:
     """The states of the messages of one topic of a pipeline's own log.
 
     Args:
-        topic: The topic, as `replicate/dead-letter`.
+        topic: The topic, for example `replicate/dead-letter`.
     """
 
     def __init__(self, checkpoint: Path, topic: str) -> None:
@@ -34,12 +34,12 @@ class MessageStates:
         self._begins = [parked_batch.from_offset for parked_batch in self._batches]
 
     def state_of(self, offset: int) -> str:
-        """Return the state of the message at an offset, as in the ledger; `released` if it is no longer set aside."""
+        """Return the state in the ledger of the message at an offset; `released` if the message is no longer set aside."""
         parked_batch = self._find(offset)
         return _RELEASED if parked_batch is None else parked_batch.state
 
     def choose(self, messages: Iterable[ReceivedMessage]) -> Iterator[ReceivedMessage]:
-        """Yield the messages that can be redriven and discarded: dead and delayed messages of the topic."""
+        """Yield the messages that can be redriven or discarded: dead and delayed messages of the topic."""
         return (message for message in messages if self.state_of(message.offset) in REDRIVEN_STATES)
 
     def _find(self, offset: int) -> ParkedBatch | None:

@@ -53,7 +53,7 @@ _WANTED: Final = (
 
 
 def _head(name: str, is_text: bool, width: int = 0) -> bytes:
-    """Return the bytes of a header before its value, or before the value's length if it varies."""
+    """Return the bytes of a header before its value, or before the value's length if the length varies."""
     value = string("x") if is_text else int32(0) if width == 4 else int64(0)
     block = encode_headers(Headers([(name, value)]))
     return block[:-5] if is_text else block[:-width]
@@ -78,7 +78,7 @@ class OwnLog:
 
     Args:
         checkpoint: The pipeline's checkpoint directory.
-        topics: Topics to create if missing; none for reading only.
+        topics: Topics to create if missing; empty for read-only use.
     """
 
     def __init__(self, checkpoint: Path, topics: tuple[str, ...] = ()) -> None:
@@ -90,22 +90,22 @@ class OwnLog:
 
     @property
     def client(self) -> Client:
-        """A client of the log, for reading it as any other log."""
+        """A client for reading the log."""
         return self._client
 
     def close(self) -> None:
-        """Close it."""
+        """Close the log."""
         self._client.close()
 
     def end(self, topic: str) -> int:
-        """Return the offset that a topic's next message gets; 0 if the topic does not exist."""
+        """Return the offset of a topic's next message; 0 if the topic does not exist."""
         try:
             return self._client.topic(topic).partitions[_PARTITION - 1].end_offset
         except TopicNotFoundError:
             return 0
 
     def put(self, topic: str, messages: pa.Table) -> Placed:
-        """Append messages, RAW_SCHEMA with one row or more, at consecutive offsets."""
+        """Append one or more messages (RAW_SCHEMA) at consecutive offsets."""
         name = TopicName.parse(topic)
         batch = messages.combine_chunks()
         sizes = _lengths(batch["payload"]) + _lengths(batch["key"]) + _lengths(batch["headers"]) + _FIXED_BYTES
@@ -122,12 +122,12 @@ class OwnLog:
         return Placed(first, first + batch.num_rows, size_bytes)
 
     def read(self, topic: str, from_offset: int, until_offset: int) -> Iterator[pa.Table]:
-        """Iterate over the messages of a range as tables of RAW_SCHEMA, each with a column `log_offset` at its end.
+        """Iterate over the messages of a range as tables of RAW_SCHEMA with an additional last column `log_offset`.
 
-        Messages that were erased are left out.
+        Erased messages are skipped.
 
         Raises:
-            CorruptLogError: the log ends before the range does.
+            CorruptLogError: the log ends before the end of the range.
         """
         name = TopicName.parse(topic)
         while from_offset < until_offset:
@@ -148,13 +148,13 @@ class OwnLog:
             from_offset = polled.next_offset
 
     def mark_for_deletion(self, topic: str, offsets: list[int], reason: str) -> None:
-        """Mark messages for deletion; readers of the log no longer get them."""
+        """Mark messages for deletion; readers of the log no longer receive them."""
         if offsets:
             self._client.set_state(topic, _PARTITION, offsets, MessageState.MARKED_FOR_DELETION.value, reason=reason)
 
 
 def recover_log(checkpoint: Path) -> None:
-    """Repair the ends of a log's partitions after a killed process, as its first append would; no other process must use it."""
+    """Repair the ends of a log's partitions after a process was killed. No other process may use the log."""
     for partition in sorted((checkpoint / "log" / "streams").glob("*/*/[0-9]*")):
         recover(str(partition), OsFiles())
 
@@ -180,20 +180,20 @@ def _pack(messages: pa.Table) -> bytearray:
 
 
 def _text(values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return texts as the length and the bytes of a header's value."""
+    """Return strings as the lengths and bytes of header values."""
     content = pc.fill_null(values, "").cast(pa.binary())
     return _number(pc.binary_length(content).cast(pa.int32())), content
 
 
 def _number(values: pa.Array) -> pa.Array:
-    """Return numbers as their little-endian bytes."""
+    """Return numbers as little-endian bytes."""
     width = values.type.bit_width // 8
     data = pa.py_buffer(values.to_numpy().tobytes())
     return pa.Array.from_buffers(pa.binary(width), len(values), [None, data]).cast(pa.binary())
 
 
 def _buffers(values: pa.Array) -> tuple[pa.Buffer | None, pa.Buffer, pa.Buffer]:
-    """Return validity, offsets and data of bytes, all from the array's own first row."""
+    """Return the validity, offsets and data of a binary array, beginning at the array's first row."""
     whole = pa.concat_arrays([values]) if values.offset == 0 else pa.concat_arrays([values, values.slice(0, 0)])
     validity, offsets, data = whole.buffers()
     return validity, offsets, data if data is not None else pa.py_buffer(b"")
@@ -228,7 +228,7 @@ def _binary(count: int, validity: bytearray | None, offsets: bytearray, data: by
 
 
 def _cut_ends(offsets: bytearray, data: bytearray, sizes: npt.NDArray[np.int64]) -> pa.Array:
-    """Return values without their last `sizes` bytes each."""
+    """Return values without the last `sizes` bytes of each value."""
     bounds = np.frombuffer(offsets, np.int32)
     ends = bounds[1:].astype(np.int64)
     edges = np.zeros(len(data) + 1, np.int8)

@@ -1,6 +1,6 @@
-"""Messages set aside: complete parked, delayed and dead messages in the pipeline's own log, in parked batches (ledger.py).
+"""Stores complete parked, delayed and dead messages in the pipeline's own log, in parked batches (ledger.py).
 
-When a micro-batch is rerun after a crash, the messages that its first run set aside stay unchanged.
+If a micro-batch is rerun after a crash, the messages that the first run has set aside stay unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from headstream.replicate.parked.requests import ParkedRanges
 
 
 class OnceTopic:
-    """One topic."""
+    """A topic of the own log to which messages are appended once, even if a step is repeated after a crash."""
 
     def __init__(self, log: OwnLog, ledger: Ledger, topic: str) -> None:
         self.topic = topic
@@ -48,9 +48,9 @@ class OnceTopic:
             ledger.set_mark(self.mark, self._state())
 
     def put(self, messages: pa.Table) -> tuple[pa.Table, str]:
-        """Append messages, except those that an interrupted step had already appended.
+        """Append messages, except messages that an interrupted step has already appended.
 
-        They get a column `log_offset`; the other result is the value for `mark` in the transaction that records them.
+        Returns the messages with a column `log_offset`, and the value of `mark` for the transaction that records the messages.
         """
         offsets = np.full(messages.num_rows, -1, np.int64)
         for orphan in list(self._orphans):
@@ -75,10 +75,10 @@ class OnceTopic:
 PARKED_TOPIC: Final = "replicate/parked"
 DEAD_LETTER_TOPIC: Final = "replicate/dead-letter"
 MAX_RELEASE: Final = 200_000
-"""Most messages of one release: it is decoded and merged as one, in memory, as are at most MAX_UNIT_BYTES."""
+"""Maximum number of messages of a release, which is decoded and merged in memory as one unit (of at most MAX_UNIT_BYTES)."""
 _MAX_PARKED_BATCH_BYTES: Final = MAX_UNIT_BYTES // 8
 _MAX_PARKED_BATCHES: Final = 64
-"""Most parked batches per dead-lettering: reasons that contain a byte or a value must not create one parked batch per message."""
+"""Maximum number of parked batches per call: reasons that contain a value must not create one parked batch per message."""
 _SEVERAL: Final = "several reasons"
 _NO_MESSAGES: Final = RAW_SCHEMA.empty_table()
 _COORDINATES: Final = pa.schema([RAW_SCHEMA.field(name) for name in COORDINATE_COLUMNS])
@@ -89,9 +89,9 @@ class Held:
     """Waiting messages of a table.
 
     Args:
-        messages: RAW_SCHEMA; before they are reread their coordinates, with schema ids and reasons. With `transaction` as
-            the cause also a column TRANSACTION.
-        cause: The cause of the wait: the table's recovery, the rest of their transactions, or the log up to their load.
+        messages: RAW_SCHEMA; before they are read again, only coordinates, schema ids and reasons. With the cause `transaction`,
+            there is also a column TRANSACTION.
+        cause: What the messages wait for: the table's recovery, their complete transactions, or the log up to their load.
     """
 
     table: Table
@@ -102,12 +102,12 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Messages released for another attempt.
+    """Messages that were released for another attempt.
 
     Args:
-        counts: The number of messages of each; of a parked batch from which messages were erased fewer than its offsets.
+        counts: The number of messages of each parked batch, which is less than its number of offsets if messages were erased.
         messages: RAW_SCHEMA, in the order of the parked batches.
-        resumed: Whether an earlier run began it and was interrupted.
+        resumed: Whether an earlier run began this release and was interrupted.
     """
 
     number: int
@@ -118,7 +118,7 @@ class Release:
 
     @property
     def repeats(self) -> bool:
-        """Whether some of its messages can already be applied: by an earlier attempt, or before they were set aside."""
+        """Whether messages may already have been applied, by an earlier attempt or before they were set aside."""
         return self.resumed or any(
             parked_batch.cause not in ("schema", "transaction", "load") for parked_batch in self.parked_batches
         )
@@ -145,7 +145,7 @@ class ParkingLot:
         self._log.close()
 
     def begin_batch(self, batch_id: int) -> pa.Table | None:
-        """Begin a micro-batch; in a rerun after a crash, return the coordinates of the messages that its first run set aside."""
+        """Begin a micro-batch; in a rerun after a crash, return the coordinates of messages that the first run set aside."""
         self._batch = batch_id
         if self._ledger.mark("batch") != str(batch_id):
             self._ledger.forget_done(self._read_again()[1])
@@ -159,19 +159,18 @@ class ParkingLot:
         return pa.concat_tables([_COORDINATES.empty_table(), *parts])
 
     def note_read_again(self, now_us: int) -> None:
-        """Record durably that the messages of the newest micro-batch, logged before now, are read again under other numbers."""
+        """Record durably that messages of the newest micro-batch, logged before now, are read again in other micro-batches."""
         newest = int(self._ledger.mark("batch") or -1)
         self._ledger.set_mark("read_again", json.dumps([now_us, sorted({*self._read_again()[1], newest})]))
 
     def forget_read_again(self) -> None:
-        """Forget the record of note_read_again(): another micro-batch is finished that has read all of these messages."""
+        """Remove the record of note_read_again(), after another finished micro-batch has read all of these messages."""
         self._ledger.set_mark("read_again", "")
 
     def find_read_again(self) -> tuple[int, pa.Table] | None:
-        """Return the end of the log times of messages that are read again, and the messages that were set aside; None if none
-        are.
+        """Return the log time before which messages are read again, and those messages that were set aside, or None.
 
-        These are without bytes: COORDINATE_COLUMNS, timestamp_us.
+        The messages have only COORDINATE_COLUMNS and timestamp_us.
         """
         until_us, batches = self._read_again()
         names = [*COORDINATE_COLUMNS, "timestamp_us"]
@@ -184,11 +183,11 @@ class ParkingLot:
         return until_us, batches
 
     def end_batch(self) -> None:
-        """End the micro-batch: messages set aside from here on are not attributed to it."""
+        """End the micro-batch: messages that are set aside later are not attributed to it."""
         self._batch = None
 
     def park(self, batches: Iterable[pa.RecordBatch], now_us: int) -> int:
-        """Set raw messages (RAW_SCHEMA, with schema ids) aside until their schema arrives; return their number."""
+        """Park raw messages (RAW_SCHEMA, with schema ids) until their schema arrives; return their number."""
         messages = _table(batches)
         self._check_bounds([messages])
         if messages.num_rows:
@@ -197,7 +196,7 @@ class ParkingLot:
         return int(messages.num_rows)
 
     def hold(self, held: Iterable[Held], now_us: int, also: Record = no_record) -> None:
-        """Set raw messages aside until their table recovers, or the condition of their cause is met.
+        """Park raw messages until their table recovers or the condition of their cause is met.
 
         Raises:
             ReplicateError: too many messages would wait.
@@ -213,7 +212,7 @@ class ParkingLot:
         self._bounds.check(sum(table.num_rows for table in tables), size_bytes)
 
     def dead_letter(self, batches: Iterable[pa.RecordBatch], now_us: int) -> int:
-        """Move raw messages (RAW_SCHEMA, with reasons) to the dead letters; return their number."""
+        """Move raw messages (RAW_SCHEMA, with reasons) to the dead-letter topic; return their number."""
         messages = _table(batches)
         if messages.num_rows:
             parked_batches, marks = self._place_dead(messages, now_us)
@@ -221,7 +220,7 @@ class ParkingLot:
         return int(messages.num_rows)
 
     def overdue(self, before_us: int) -> list[ParkedBatch]:
-        """Return the parked batches parked for their schema before a time."""
+        """Return the batches that were parked before a time because of their schema."""
         parked = self._ledger.parked_batches("parked")
         return [parked_batch for parked_batch in parked if parked_batch.cause == "schema" and parked_batch.since_us <= before_us]
 
@@ -238,20 +237,20 @@ class ParkingLot:
             self._ledger.add((replace(m, reason=None) for m in moved), done=[parked_batch.id], marks={self._delayed.mark: mark})
 
     def give_up(self, parked_batches: Iterable[ParkedBatch], reason: str, now_us: int) -> None:
-        """Move parked messages to the dead letter."""
+        """Move parked messages to the dead-letter topic."""
         for parked_batch in parked_batches:
             messages = self._read_whole(parked_batch)
             dead, marks = self._place_dead(_with_reason(messages, reason), now_us) if messages.num_rows else ([], {})
             self._ledger.add(dead, done=[parked_batch.id], marks=marks)
 
     def mark_discarded(self, discarded: ParkedRanges) -> None:
-        """Mark messages of the log for deletion; already removed messages are ignored."""
+        """Mark messages of the log for deletion; removed messages are ignored."""
         for part in discarded.ranges:
             for messages in self._log.read(discarded.log_topic, *part):
                 self._log.mark_for_deletion(discarded.log_topic, messages["log_offset"].to_pylist(), "discarded")
 
     def next_release(self, schema_ids: Iterable[str], tables: Iterable[Table], read_until_us: int = 0) -> Release | None:
-        """Begin the next release, starting with an interrupted release; see Ledger.begin_release()."""
+        """Begin the next release, or resume an interrupted release; see Ledger.begin_release()."""
         number = self._ledger.unfinished_release()
         resumed = number is not None
         if number is None:
@@ -271,10 +270,10 @@ class ParkingLot:
         dead: Iterable[pa.RecordBatch] = (),
         also: Record = no_record,
     ) -> int:
-        """End a release whose messages were applied, except for some; return the number that was moved to the dead letter.
+        """End a release whose other messages were applied; return the number of messages moved to the dead-letter topic.
 
         Args:
-            held: Messages that wait for their table or transaction (again).
+            held: Messages that wait, possibly again, for their table or transaction.
             waiting: Messages that still wait for their schema.
             dead: Messages that can never be a change.
         """
@@ -289,7 +288,7 @@ class ParkingLot:
         return int(rejected.num_rows)
 
     def _hold_again(self, release: Release, part: Held) -> Iterator[ParkedBatch]:
-        """Yield the parked batches of a release that wait entirely, and new batches for the waiting parts of other batches."""
+        """Yield the parked batches of a release that wait completely, and new batches for the waiting parts of other batches."""
         ends = np.cumsum(release.counts)
         found, places = (column.to_numpy() for column in match_rows(release.messages, part.messages))
         owners = np.searchsorted(ends, found, "right")
@@ -330,7 +329,7 @@ class ParkingLot:
         )
 
     def _place_dead(self, messages: pa.Table, now_us: int) -> tuple[list[ParkedBatch], dict[str, str]]:
-        """Put messages into the dead letter; return the parked batches and marks for the ledger."""
+        """Append messages to the dead-letter topic; return the parked batches and marks for the ledger."""
         reasons = _few_reasons(messages["reason"])
         order = pc.sort_indices(
             pa.table({"id": messages["schema_id"], "reason": reasons}), [("reason", "ascending"), ("id", "ascending")]
@@ -346,7 +345,7 @@ class ParkingLot:
         return self._read_all([parked_batch])[1]
 
     def _read_all(self, parked_batches: Iterable[ParkedBatch]) -> tuple[list[int], pa.Table]:
-        """Return the number of messages of each batch, and all in their order; adjacent batches are read at once."""
+        """Return the number of messages of each batch, and all messages in order; adjacent batches are read together."""
         runs: list[list[ParkedBatch]] = []
         for parked_batch in parked_batches:
             if runs and (runs[-1][-1].log_topic, runs[-1][-1].until_offset) == (parked_batch.log_topic, parked_batch.from_offset):
@@ -364,7 +363,7 @@ class ParkingLot:
 
 
 def _match_same(messages: pa.Table, lost: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the row numbers of equal messages: a recreated topic has other messages at the same places."""
+    """Return the row numbers of equal messages, since a recreated topic has other messages at the same offsets."""
     rows, places = match_rows(messages, lost)
     is_same = pc.equal(messages["timestamp_us"].take(rows), lost["timestamp_us"].take(places)).to_numpy()
     for name in ("key", "payload"):
@@ -389,7 +388,7 @@ def _with_reason(messages: pa.Table, reason: str | None) -> pa.Table:
 
 
 def _few_reasons(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return reasons reduced to a few: if there are too many, without their numbers, and then without the rarer reasons."""
+    """Return reasons, limited in number: if there are too many, first numbers and then the rarer reasons are removed."""
     for shorten in (lambda text: text, lambda text: re.sub(r"\d+", "N", text or "")):
         encoded = reasons.combine_chunks().dictionary_encode()
         short = pa.array([shorten(text) for text in encoded.dictionary.to_pylist()], pa.string())
@@ -405,7 +404,7 @@ def _few_reasons(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
 def _group_in_batches(
     placed: pa.Table, topic: str, state: str, cause: str, since_us: int, batch: int | None
 ) -> list[ParkedBatch]:
-    """Group messages into parked batches: a run of offsets with one schema id, reason and transaction, divided by bytes."""
+    """Group messages into parked batches of consecutive offsets with equal schema id, reason and transaction."""
     offsets = placed["log_offset"].to_numpy()
     breaks = np.diff(offsets) != 1
     has_transactions = TRANSACTION in placed.column_names

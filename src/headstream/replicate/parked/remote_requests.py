@@ -1,9 +1,9 @@
-"""Requests to a pipeline whose checkpoint is in an object store: an object each, which the run moves into its ledger.
+"""Requests to a pipeline whose checkpoint is in an object store. A request is an object, which the run moves into its ledger.
 
     <checkpoint>/requests/<time in us>-<uuid>     {"kind": "redrive", "arguments": {…}, "asked_us": …}
 
-The run stores a request's name with it, and deletes the object once its checkpoint has the request: a crash between repeats
-nothing.
+The run stores the object's name with the request, and deletes the object after its checkpoint has stored the request. So a
+request is not repeated after a crash.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHECK_EVERY_US: Final = 5_000_000
 
 
 def ask_remotely(place: StorePlace, kind: RequestKind, arguments: dict[str, Any], now_us: int) -> str:
-    """Make a request; return its name.
+    """Store a request as an object; return its name.
 
     Raises:
         StorageError: the store cannot be written.
@@ -39,7 +39,7 @@ def ask_remotely(place: StorePlace, kind: RequestKind, arguments: dict[str, Any]
 
 
 class RemoteRequests:
-    """The requests that a run takes over from the store; a checkpoint in a directory has no such requests."""
+    """The requests that a run moves from the store to its ledger; does nothing for a checkpoint in a directory."""
 
     def __init__(self, ledger: Ledger, checkpoint_store: CheckpointStore) -> None:
         self._ledger = ledger
@@ -48,7 +48,7 @@ class RemoteRequests:
         self._next_check_us = 0
 
     def take(self, now_us: int) -> int:
-        """Move the requests into the ledger, once in five seconds; return their number. Unreadable requests wait."""
+        """Move the requests into the ledger, at most every five seconds; return their number. Unreadable requests stay."""
         if self._place is None or now_us < self._next_check_us:
             return 0
         self._next_check_us = now_us + _CHECK_EVERY_US

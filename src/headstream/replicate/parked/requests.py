@@ -1,8 +1,8 @@
-"""Operators' requests to a pipeline: rows of its ledger, carried out by the current or the next run.
+"""Operators' requests to a pipeline: rows of its ledger that the current or next run executes.
 
-Only the running process writes the pipeline's log and tables: a redrive requested on the command line is a row here, carried
-out between two micro-batches. One transaction stores a request's selected batches and its completion; a batch of which only
-some messages are selected is split.
+Only the running process writes the pipeline's log and tables. So a redrive from the command line is a row in the ledger, which
+the run executes between two micro-batches. One transaction stores a request's selected batches and its completion. A batch of
+which only some messages are selected is split.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class ParkedRanges(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """A filter over the messages set aside.
+    """A filter for messages that were set aside.
 
     Args:
-        states: Of `dead`, `delayed` and `parked`.
-        reason: A part of the reason.
-        schema_id: The schema that they name.
-        since_us: Set aside at or after this time, microseconds since 1970 UTC.
-        until_us: Set aside before it.
-        within: Only these messages; None for all.
+        states: A subset of `dead`, `delayed` and `parked`.
+        reason: Substring of the reason.
+        schema_id: The schema id of the messages.
+        since_us: Messages that were set aside at or after this time, microseconds since 1970 UTC.
+        until_us: Messages that were set aside before this time, likewise.
+        within: Only these messages; None: all messages.
     """
 
     states: tuple[str, ...] = _CHOSEN_STATES
@@ -55,7 +55,7 @@ class Selection:
     within: ParkedRanges | None = None
 
     def find(self, ledger: Ledger, table_of: Callable[[str], Table | None]) -> list[ParkedBatch]:
-        """Return the matching parked batches, the oldest first; `table_of`: schema id -> its table, if known."""
+        """Return the matching parked batches, the oldest first; `table_of` returns the table of a schema id, if known."""
         offsets = None if self.within is None else OffsetRanges(self.within.ranges)
         found = [parked_batch for parked_batch in ledger.parked_batches(*self.states) if self._means(parked_batch, table_of)]
         return found if offsets is None else [each for each in found if offsets.within(each.from_offset, each.until_offset)]
@@ -74,7 +74,7 @@ class Selection:
         )
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the selection as a JSON object."""
         return {
             "states": list(self.states),
             "reason": self.reason,
@@ -87,7 +87,7 @@ class Selection:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Selection:
-        """Rebuild the result of to_document()."""
+        """Return the selection from a document of to_document()."""
         table, given = document["table"], document.get("within")
         within = None if given is None else ParkedRanges(given[0], tuple((begin, until) for begin, until in given[1]))
         rest = {name: document[name] for name in ("reason", "schema_id", "since_us", "until_us")}
@@ -96,14 +96,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request.
+    """A request of an operator.
 
     Args:
-        kind: `redrive` releases messages set aside; `discard` deletes them; `reload` begins or ends a full load of a table;
-            `repair` applies changes that a comparison with the source has found.
+        kind: `redrive` releases messages that were set aside; `discard` deletes such messages; `reload` begins or ends a full
+            load of a table; `repair` applies changes that a comparison with the source has found.
         arguments: The request's arguments, a JSON object.
         asked_us: Time of the request, microseconds since 1970 UTC.
-        done_us: Time at which it was carried out; None while open.
+        done_us: Time at which the request was executed; None if it is open.
     """
 
     id: int
@@ -121,7 +121,7 @@ class Requests:
         self._ledger = ledger
 
     def ask(self, kind: RequestKind, arguments: dict[str, Any], now_us: int) -> int:
-        """Make a request; return its number."""
+        """Add a request; return its number."""
         with self._ledger.transaction() as connection:
             query = "INSERT INTO requests (kind, arguments, asked_us) VALUES (?, ?, ?)"
             number = connection.execute(query, (kind, json.dumps(arguments), now_us)).lastrowid
@@ -129,23 +129,23 @@ class Requests:
         return number
 
     def open(self) -> list[Request]:
-        """Return the requests that are not carried out yet, in order."""
+        """Return the open requests, in order."""
         return self._select("done_us IS NULL")
 
     def find(self, number: int) -> Request | None:
-        """Return a request."""
+        """Return a request; None if it does not exist."""
         return next(iter(self._select("id = ?", number)), None)
 
     def redrive(self, request: Request, table_of: Callable[[str], Table | None], now_us: int) -> int:
-        """Carry out a redrive: its selection is released next; return the number of messages."""
+        """Execute a redrive: the selected messages are released next; return their number."""
         selection = Selection.from_document(request.arguments)
         return self._move(request, selection.find(self._ledger, table_of), "called", now_us)
 
     def discard(self, request: Request, mark: Callable[[ParkedRanges], None], now_us: int) -> int:
-        """Carry out the discarding of messages, whose selection names them; return their number.
+        """Execute a discard request: delete the selected messages; return their number.
 
         Args:
-            mark: Marks messages of the log for deletion; it is called before the ledger removes them, and again after a crash.
+            mark: Marks messages of the log for deletion; called before the ledger removes the messages, and again after a crash.
         """
         selection = Selection.from_document(request.arguments)
         assert selection.within is not None
@@ -156,7 +156,7 @@ class Requests:
         return self._move(request, chosen, "done", now_us)
 
     def _move(self, request: Request, parked_batches: Iterable[ParkedBatch], state: str, now_us: int) -> int:
-        """Set another state of the selected messages of parked batches, and finish the request, in one transaction."""
+        """Change the state of the selected messages of parked batches and finish the request, in one transaction."""
         within = Selection.from_document(request.arguments).within
         count = 0
         with self._ledger.transaction() as connection:
@@ -170,12 +170,12 @@ class Requests:
         return count
 
     def newest_done(self) -> Request | None:
-        """Return the request that was carried out last."""
+        """Return the request that was executed last, or None."""
         done = self._select("done_us IS NOT NULL")
         return max(done, key=lambda request: (request.done_us, request.id), default=None)
 
     def finish(self, request: Request, result: dict[str, Any], now_us: int) -> None:
-        """Record that a request was carried out."""
+        """Record that a request was executed."""
         with self._ledger.transaction() as connection:
             query = "UPDATE requests SET done_us = ?, result = ? WHERE id = ?"
             connection.execute(query, (now_us, json.dumps(result), request.id))
@@ -189,7 +189,7 @@ class Requests:
 
 
 def _split(parked_batch: ParkedBatch, within: ParkedRanges | None, state: str) -> Iterator[ParkedBatch]:
-    """Yield the parts of a parked batch, selected parts in a new state; the first part has its id, the other parts have no id."""
+    """Yield the parts of a parked batch, selected parts in a new state. Only the first part keeps the id."""
     if within is None:
         yield replace(parked_batch, state=state)
         return

@@ -1,4 +1,4 @@
-"""Work for tables in a separate thread, retried until it succeeds: a slow or unavailable catalog delays no merge."""
+"""Retries work for tables in a separate thread until it succeeds, so that a slow catalog does not delay merges."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 _FIRST_PAUSE_S: Final = 5.0
 _LONGEST_PAUSE_S: Final = 300.0
 ATTEMPT_S: Final = 60.0
-"""How long the end of a run waits for one attempt; a catalog that takes longer is left to the next run."""
+"""Maximum time that the end of a run waits for one attempt, seconds; the next run continues."""
 K = TypeVar("K")
 
 
 class BackgroundWork(Generic[K]):
-    """Tries each request, and retries a failed request after a pause.
+    """Executes requests, and retries a failed request after a pause.
 
     Args:
-        failure: Text of the log line of a failure: `a table is not registered`.
-        first_pause_s: Seconds between two attempts, doubled after each failure; None for five.
+        failure: Beginning of the log message for a failure, such as `a table is not registered`.
+        first_pause_s: Pause before the first retry, seconds, doubled after each failure; None: 5.
 
     Attributes:
-        changed: The lock of the other attributes, which is notified after each attempt.
+        changed: Condition that protects the other attributes; notified after each attempt.
     """
 
     def __init__(self, attempt: Callable[[K], None], failure: str, name: str, first_pause_s: float | None = None) -> None:
@@ -42,7 +42,7 @@ class BackgroundWork(Generic[K]):
         self._thread: threading.Thread | None = None
 
     def ask(self, keys: Iterable[K]) -> None:
-        """Schedule the work for the given tables, again if it is running; return immediately."""
+        """Schedule the work for the given tables, again if it is already running; return immediately."""
         with self.changed:
             new = {key: next(self._numbers) for key in keys}
             if new and not self._is_closed:
@@ -50,11 +50,11 @@ class BackgroundWork(Generic[K]):
                 self._wake()
 
     def finish(self, left: str, *, every_table: bool) -> None:
-        """Try all waiting work a last time, and end.
+        """Try all pending work a last time, and stop.
 
         Args:
-            left: Log text after the number of unfinished requests: `tables are not registered`.
-            every_table: Whether to wait until each was tried; otherwise it waits for at most one attempt.
+            left: Log message after the number of unfinished requests, such as `tables are not registered`.
+            every_table: Whether to wait until every request was tried; otherwise wait for at most one attempt.
         """
         with self.changed:
             if self.waiting:
@@ -69,7 +69,7 @@ class BackgroundWork(Generic[K]):
             _LOGGER.warning("%d %s; the next run retries them", count, left)
 
     def close(self) -> None:
-        """End without further attempts."""
+        """Stop without more attempts."""
         with self.changed:
             self._is_closed = True
             self.changed.notify_all()

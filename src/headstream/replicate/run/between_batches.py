@@ -1,4 +1,4 @@
-"""The work between units: requests of operators, ends of loads, overdue messages, and the maintenance of tables."""
+"""The work between units: operators' requests, ends of loads, overdue messages, and table maintenance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 
 class BetweenBatches:
-    """Works for one pipeline between its micro-batches; used by one thread at a time."""
+    """Does the work of one pipeline between its micro-batches; not thread-safe."""
 
     def __init__(self, context: PipelineContext, parking: ParkingLot, health: FailingTables) -> None:
         self._context = context
@@ -36,7 +36,7 @@ class BetweenBatches:
         self._remote_requests = RemoteRequests(context.ledger, context.checkpoint_store)
 
     def carry_out_requests(self) -> bool:
-        """Carry out the open requests; return whether there were open requests."""
+        """Execute the open requests; return whether there were open requests."""
         self._remote_requests.take(self._now_us())
         requests = self._requests.open()
         for request in requests:
@@ -53,7 +53,7 @@ class BetweenBatches:
         return bool(requests)
 
     def _reload(self, request: Request) -> dict[str, Any]:
-        """Begin or end the load of a table; return the outcome. A request can be repeated after a crash."""
+        """Begin or end the load of a table; return the result. The request can be repeated after a crash."""
         schema, name = request.arguments["table"]
         refused = None
         if (schema, name) not in self._context.tables.names():
@@ -69,7 +69,7 @@ class BetweenBatches:
         return {"table": f"{schema}.{name}", "refused": refused}
 
     def close_overdue(self) -> bool:
-        """Delay or dead-letter messages that waited too long for their schema; return whether there were such messages."""
+        """Delay or dead-letter messages that have waited too long for their schema; return whether there were such messages."""
         overdue = self._parking.overdue(self._now_us() - self._context.config.schema_wait_us)
         if not overdue:
             return False
@@ -91,7 +91,7 @@ class BetweenBatches:
         return True
 
     def maintain(self, *, every_table: bool) -> bool:
-        """Maintain the first table that is due, or all of them; a failing step logs a warning."""
+        """Maintain the first table that is due, or all tables that are due; a failing step logs a warning."""
         now_us, held_tables = self._now_us(), self._health.tables_in_backoff(self._now_us())
         waited_for = self._context.ledger.tables_waited_for(now_us - self._context.config.transaction_wait_us)
         worked = False
@@ -110,11 +110,11 @@ class BetweenBatches:
         return worked
 
     def _may_vacuum(self, table: Table, *, wait: bool) -> bool:
-        """Return whether no snapshot of the table in Iceberg needs files that vacuum deletes."""
+        """Return whether no Iceberg snapshot of the table needs files that vacuum deletes."""
         return self._context.iceberg is None or self._context.iceberg.may_vacuum(table, wait=wait)
 
     def end_loads(self, held_tables: Container[Table]) -> None:
-        """Remove the rows that finished loads did not contain; a failing table is retried later."""
+        """Remove the rows that ended loads did not contain; a failing table is retried later."""
         applied = self._context.tables.remove_vanished_rows(held_tables)
         self._context.summary.add(applied)
         for table, error in applied.failed.items():
@@ -125,10 +125,10 @@ class BetweenBatches:
 
 
 def repair_rows(arguments: dict[str, Any], request: int, now_us: int) -> pa.RecordBatch:
-    """Return the messages of a repair, from its request, as RAW_SCHEMA; their offsets differ by the request's number.
+    """Return the messages of a repair request as RAW_SCHEMA; the request's number makes their offsets unique.
 
-    They are parked like messages whose schema has arrived, so that the next release applies them. In their flat form they name
-    their table; the schema id only selects them for the release.
+    The messages are parked like messages whose schema has arrived, so the next release applies them. They have the flat form,
+    which names the table; the schema id only selects them for the release.
     """
     payloads = [json.dumps(message).encode() for message in arguments["messages"]]
     count = len(payloads)

@@ -1,4 +1,4 @@
-"""Copies of messages set aside: of the dead letter as a Delta table, of dead letters and delayed messages in Kafka."""
+"""Copies of messages that were set aside: dead letters in a Delta table, dead letters and delayed messages in Kafka."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _TIMEOUT_MS: Final = 10_000
-"""How long a request to the cluster may take: micro-batches wait for it."""
+"""Timeout of a request to the cluster, milliseconds, for which micro-batches wait."""
 
 
 def open_cluster(target: KafkaTopic) -> Client:
-    """Return a client of the cluster of a topic."""
+    """Return a client of a topic's cluster."""
     return connect_plain(target.url, timeout_ms=_TIMEOUT_MS, connect_timeout_ms=_TIMEOUT_MS)
 
 
 class TopicCopy:
-    """The copy of one topic of the pipeline's own log in a Kafka cluster, with one partition if it is created.
+    """The copy of one topic of the pipeline's own log in a Kafka cluster; created with one partition if missing.
 
-    A mirror (headstream.mirror) sends each message once, with its place in the pipeline's own log in the header `hs.mirror`, by
-    which a run after a crash finds the copied messages. Messages are released and redriven from the pipeline's own log.
+    A mirror (headstream.mirror) sends each message once. The header `hs.mirror` has the message's position in the pipeline's own
+    log, by which a run after a crash finds the copied messages. Messages are released and redriven only from the own log.
     """
 
     def __init__(self, target: KafkaTopic, log: OwnLog, topic: str) -> None:
@@ -45,16 +45,16 @@ class TopicCopy:
 
     @property
     def description(self) -> str:
-        """The name of this copy in messages."""
+        """The name of this copy in errors and log messages."""
         return f"the copy of {self._topic} at {self._target.place}"
 
     @property
     def is_behind(self) -> bool:
-        """Whether there can be messages that the mirror lacks."""
+        """Whether the copy may lack messages."""
         return self._log.end(self._topic) != self._until
 
     def follow(self) -> int:
-        """Copy the new messages; return their number."""
+        """Copy new messages, and return their number."""
         end = self._log.end(self._topic)
         if end == self._until:
             return 0
@@ -79,11 +79,11 @@ class TopicCopy:
 
 
 _AGAIN_US: Final = {DeadLetterTable: 10_000_000, TopicCopy: 60_000_000}
-"""Pause before a failed copy is continued. An attempt can wait seconds for a cluster, and the next micro-batch with it."""
+"""Pause before a failed copy is retried, microseconds; the next micro-batch waits while an attempt waits for a cluster."""
 
 
 def check_copies(config: ReplicateConfig) -> None:
-    """Raise InvalidOptionError if a cluster of a copy cannot be reached, or rejects the login."""
+    """Raise InvalidOptionError if a copy's cluster cannot be reached or rejects the login."""
     for setting, text in (("delayed", config.delayed), ("dead_letter", config.dead_letter)):
         if text is not None and is_kafka_topic(text):
             try:
@@ -93,7 +93,7 @@ def check_copies(config: ReplicateConfig) -> None:
 
 
 class Copies:
-    """The copies that a pipeline's settings request; used by one thread at a time."""
+    """The copies that a pipeline's settings request; not thread-safe."""
 
     def __init__(self, context: PipelineContext, log: OwnLog) -> None:
         config = context.config
@@ -109,12 +109,12 @@ class Copies:
         self._due_us = [0] * len(self._copies)
 
     def follow(self, *, last: bool = False) -> None:
-        """Copy the new messages; a failure is retried while the pipeline runs.
+        """Copy new messages; a failure is retried while the pipeline runs.
 
-        The messages are in the pipeline's own log in any case, from which a copy continues where it ended.
+        The messages stay in the pipeline's own log, from which a copy continues after its last message.
 
         Args:
-            last: Whether the run ends: if so, the first failure is raised after all copies were tried.
+            last: Whether the run ends; the first failure is then raised after all copies were tried.
         """
         failed: list[StorageError] = []
         for number, copy in enumerate(self._copies):

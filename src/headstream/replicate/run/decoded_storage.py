@@ -18,13 +18,13 @@ from headstream.replicate.decoding.decoded import Decoded
 from headstream.replicate.run.schema_storage import NewSchemas
 
 _MOST_SENT: Final = 500_000
-"""Coordinates of messages set aside that are sent to where changes are stored."""
+"""Maximum number of coordinates to exclude that are sent to the executors."""
 
 
 def on_executors(decoded: Decoded) -> tuple[Decoded, SparkChanges | None]:
-    """Return all changes of a unit that stay on the executors; None if there are none.
+    """Return the decoded messages, and all changes of a unit that stay on the executors (None if there are none).
 
-    Stored changes that the driver merges in any case, since they are few, are fetched first.
+    Stored changes that are few, and so are merged by the driver, are fetched first.
     """
     decoded = decoded.fetch(
         [schema_id for schema_id, found in decoded.stored.items() if not isinstance(found, SparkChanges) or found.is_at_hand]
@@ -34,7 +34,7 @@ def on_executors(decoded: Decoded) -> tuple[Decoded, SparkChanges | None]:
 
 
 def leave_out(decoded: Decoded, coordinates: pa.Table) -> Decoded:
-    """Leave out the messages of a micro-batch that its first run set aside, by COORDINATE_COLUMNS."""
+    """Exclude the messages of a micro-batch that its first run has set aside; `coordinates` has COORDINATE_COLUMNS."""
     waiting, dead = (
         leave_out_rows(pa.Table.from_batches(batches, RAW_SCHEMA), COORDINATE_COLUMNS, coordinates).to_batches()
         for batches in (decoded.waiting, decoded.dead)
@@ -46,7 +46,7 @@ def leave_out(decoded: Decoded, coordinates: pa.Table) -> Decoded:
 
 
 def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> Decoded:
-    """Exclude stored changes, by CHANGE_COORDINATES of a superset; if very many, all remaining changes are fetched."""
+    """Exclude stored changes, by CHANGE_COORDINATES of a superset; if there are very many, all remaining changes are fetched."""
     names = list(CHANGE_COORDINATES)
     coordinates = join_coordinates(part.select(names).rename_columns(list(COORDINATE_COLUMNS)) for part in parts)
     if coordinates is None:
@@ -59,13 +59,13 @@ def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> Decoded:
 def store_decoded(
     session: SparkSession, rows: DataFrame, read: Collect, store_schemas: Callable[[Decoded], NewSchemas]
 ) -> tuple[StoredBatch, Decoded]:
-    """Store the decoded messages of a micro-batch on the executors; return the store, and the driver's part.
+    """Store the decoded messages of a micro-batch on the executors; return the stored batch, and the part in the driver.
 
-    Data that arrives together with its schema is decoded again there, rather than in the driver: a first load begins in this way.
+    Data that arrives together with its schema, as at the start of a first load, is decoded again on the executors.
 
     Args:
-        read: Gets rows into the driver.
-        store_schemas: Puts the schemas of metadata messages into the schema store.
+        read: Fetches rows to the driver.
+        store_schemas: Stores the schemas of metadata messages in the schema store.
     """
     stored = StoredBatch(session, rows, read)
 

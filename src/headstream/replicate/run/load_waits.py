@@ -1,11 +1,11 @@
-"""REFRESH rows that wait until all earlier messages of the log have been read; see loads.py.
+"""Holds REFRESH rows until all earlier messages of the log have been read; see loads.py.
 
-    read     the log time before which all partitions have been read, according to the pipeline's planning
-    until    the same, but at most the log time of the first message that waits for its schema, of any table: for
-             at most schema_wait, and not after the end of a run that ends by itself
+    read     the log time before which, according to planning, all partitions have been read
+    until    `read`, but at most the log time of the first message, of any table, that waits for its schema. Such messages
+             limit `until` for at most schema_wait, and not at the end of a run with `once`
 
-Rows logged before `until` are placed; later rows are parked, with `load` as the cause. The limit of each table is stored before
-the unit is merged: a unit that is rerun when more is known parks the same rows, since its tables already have the rest.
+Rows logged before `until` get their positions; later rows are parked with the cause `load`. The limit of each table is stored
+before the unit is merged. So a unit that is rerun with a later `until` parks the same rows as before.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from headstream.replicate.run.unit import PipelineContext, Unit
 _READ: Final = "read_until"
 _PLACED: Final = "placed"
 _NOTHING_US: Final = 1
-"""The value before anything is read; rows of sources without log times have log time 0."""
+"""The initial value; rows of sources without log times have log time 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadState:
-    """The log times up to which the log is read.
+    """The log times up to which the log has been read.
 
     Args:
         read_us: The log time before which all partitions have been read, microseconds since 1970 UTC.
-        until_us: The log time before which the table of every read message is known.
-        schema_id: The schema that the first message of an unknown table waits for.
+        until_us: The log time before which the tables of all read messages are known.
+        schema_id: The schema id that the first message of an unknown table waits for.
     """
 
     read_us: int
@@ -68,12 +68,12 @@ class LoadWaits:
     def state(
         self, *, read_us: int | None = None, release: int | None = None, waiting: Iterable[pa.RecordBatch] = ()
     ) -> ReadState:
-        """Return the log times up to which the log is read.
+        """Return the log times up to which the log has been read.
 
         Args:
-            read_us: The time up to which it is read after the current micro-batch, if known.
-            release: The release whose messages do not count as waiting: they are decoded.
-            waiting: Messages that wait for their schema, besides the messages in the ledger, RAW_SCHEMA.
+            read_us: The log time up to which the log is read with the current micro-batch, if known.
+            release: A release whose messages are decoded and no longer wait.
+            waiting: More messages (RAW_SCHEMA) that wait for their schema, in addition to messages in the ledger.
         """
         read = max(self.read_us, read_us or 0)
         if not self._waits_for_schemas:
@@ -99,19 +99,19 @@ class LoadWaits:
             self._ledger.set_mark(_READ, str(read_us))
 
     def end_waiting_for_schemas(self) -> None:
-        """End the wait of rows for the schemas of other messages: the run ends, and one missing schema would delay the loads of
-        all tables until the next run. Such a message is then placed as a late change, see loads.py.
+        """Stop waiting for the schemas of other messages at the end of a run; a missing schema would delay the loads of all
+        tables until the next run. A message with such a schema becomes a late change, see loads.py.
         """
         self._waits_for_schemas = False
 
     def advance_to_end(self) -> None:
-        """Record that all partitions have been read to their ends: nothing is missing before any waiting row."""
+        """Record that all partitions have been read to their ends, so no message before a waiting row is missing."""
         ((latest_us,),) = self._ledger.rows("SELECT MAX(logged_until_us) FROM parcels WHERE cause = 'load' AND state <> 'done'")
         if latest_us is not None:
             self._advance(latest_us + 1)
 
     def hold(self, unit: Unit, read_us: int | None = None) -> Unit:
-        """Update the loads from a unit's changes, and hold the rows that cannot be placed yet."""
+        """Update the loads from a unit's changes, and hold the rows that cannot be positioned yet."""
         release = unit.number if unit.kind == "release" else None
         state = self.state(read_us=read_us, release=release, waiting=unit.decoded.waiting)
         decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded)
@@ -138,7 +138,7 @@ class LoadWaits:
         return replace(unit, decoded=decoded.with_changes(kept), held=[*unit.held, *parts])
 
     def _placed(self, unit: Unit) -> dict[Table, int]:
-        """Return the recorded limits until which rows of a unit are applied, by table."""
+        """Return the recorded log times before which rows of a unit are applied, by table."""
         text = self._ledger.mark(f"{_PLACED}.{unit.kind}")
         document = {} if text is None else json.loads(text)
         if document.get("version") != unit.number:
@@ -151,7 +151,7 @@ class LoadWaits:
 
 
 def _take_stored(decoded: Decoded, until: Mapping[str, int]) -> tuple[Decoded, list[tuple[str, pa.Table]]]:
-    """Take out the stored rows that cannot be placed yet (logged from `until` on, by schema id); return the rest and these."""
+    """Remove stored rows that cannot be positioned yet (logged at or after `until`); return the result and the rows."""
     from_us = {name: us for name, us in until.items() if (decoded.stored[name].statistics.last_load_us or -1) >= us}
     if not from_us:
         return decoded, []

@@ -1,4 +1,4 @@
-"""A pipeline's metrics."""
+"""The metrics of a pipeline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headstream.metrics.families import limit_series
 
 _PREFIX: Final = "headstream_replicate_"
 _REMAINING: Final = "others"
-"""The value of `table` of those beyond the limit."""
+"""The label `table` of all tables beyond the limit."""
 
 _OPERATIONS: Final = ("inserted", "updated", "deleted")
 _UNPLACED: Final = "changes_without_transaction_position"
@@ -83,7 +83,7 @@ def _rows_of(tables: Mapping[str, Mapping[str, int]]) -> Metric:
 
 
 def _of_tables(name: str, text: str, values: Mapping[str, float]) -> Metric:
-    """Return a gauge of the tables with the largest values, and the largest value of the remaining tables."""
+    """Return a gauge with the largest values by table, and the largest value of all other tables."""
     family = GaugeMetricFamily(_PREFIX + name, text, labels=["table"])
     series = [((table,), float(value)) for table, value in sorted(values.items(), key=lambda each: (-each[1], each[0]))]
     for labels, value in limit_series(series, (_REMAINING,), max):

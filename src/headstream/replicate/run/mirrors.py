@@ -1,4 +1,4 @@
-"""The mirrors of a pipeline's tables in Iceberg, which are updated in a separate thread.
+"""Mirrors a pipeline's tables to Iceberg in a separate thread.
 
 a table has a new version, or the run begins  ->  offered  ->  committed to Iceberg, or retried after a pause
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 SUPPORTED: Final = "0.12"
-"""The versions of pyiceberg that iceberg/access.py was tested with, `major.minor`."""
+"""The versions of pyiceberg with which iceberg/access.py was tested, `major.minor`."""
 
 
 class MirrorOpener:
@@ -29,7 +29,7 @@ class MirrorOpener:
 
     Raises:
         MissingExtraError: pyiceberg is not installed.
-        EnvironmentSetupError: it has a version that was not tested.
+        EnvironmentSetupError: pyiceberg has a version that was not tested.
     """
 
     def __init__(self, config: ReplicateConfig) -> None:
@@ -45,11 +45,11 @@ class MirrorOpener:
         self._catalog: Any = None
 
     def identify(self, table: Table) -> tuple[str, ...] | None:
-        """Return namespace and name of a table in Iceberg; None for no mirror."""
+        """Return the namespace and name of a table in Iceberg; None if the table has no mirror."""
         return self._settings.identify(*table)
 
     def open(self, table: Table) -> TableMirror:
-        """Open the mirror of a table; errors of the catalog are pyiceberg's."""
+        """Open the mirror of a table; errors of the catalog are not translated."""
         from headstream.replicate.iceberg.catalog import open_catalog
         from headstream.replicate.iceberg.mirror import TableMirror
 
@@ -63,14 +63,14 @@ class MirrorOpener:
 
 @dataclass(slots=True)
 class _State:
-    """The mirror of one table.
+    """The state of one table's mirror.
 
     Args:
-        since_us: Start of the time with versions that Iceberg can lack, microseconds since 1970 UTC; or None.
-        version: The Delta version that Iceberg has; None if not known.
-        refused: Why the table has no mirror: a column without an equivalent; None if it can have a mirror.
-        synced_us: The time of the last check that found it up to date.
-        vacuum_us: Since when a vacuum waits for that; None if none does.
+        since_us: Time since which Iceberg may lack versions, microseconds since 1970 UTC; or None.
+        version: The Delta version that Iceberg has; None if unknown.
+        refused: The reason why the table cannot have a mirror (a column without an equivalent), or None.
+        synced_us: Time of the last check that found the mirror up to date.
+        vacuum_us: Time since which a vacuum waits for the mirror, or None.
     """
 
     since_us: int | None = None
@@ -82,7 +82,7 @@ class _State:
 
 
 class IcebergMirrors:
-    """Brings Iceberg tables up to date, until each has its newest version; any thread."""
+    """Updates Iceberg tables until each table has its newest version; thread-safe."""
 
     def __init__(self, config: ReplicateConfig, clock_us: Callable[[], int], *, first_pause_s: float | None = None) -> None:
         self._opener = MirrorOpener(config)
@@ -93,7 +93,7 @@ class IcebergMirrors:
         self._is_silent = False
 
     def offer(self, tables: Iterable[Table]) -> None:
-        """Bring tables up to date soon; returns immediately. Tables that the settings do not choose are skipped."""
+        """Schedule the update of tables; return immediately. Tables that the settings do not select are skipped."""
         with self._work.changed:
             chosen = [table for table in tables if self._opener.identify(table) is not None]
             for table in chosen:
@@ -103,10 +103,10 @@ class IcebergMirrors:
             self._work.ask(chosen)
 
     def may_vacuum(self, table: Table, *, wait: bool = False) -> bool:
-        """Return whether the snapshots that need files which vacuum removes have expired; `wait` for an attempt, for a minute.
+        """Return whether no snapshot needs files that vacuum removes. With `wait`, wait for an update, at most a minute.
 
-        A catalog that fails defers vacuum, since its tables would lose files; a refused table does not. It does not wait again
-        for a catalog that has not answered within that minute.
+        A failing catalog defers vacuum, since its tables would lose files; a table without a mirror does not. After a catalog has
+        not responded within the minute, later calls do not wait.
         """
         if self._opener.identify(table) is None:
             return True
@@ -126,7 +126,7 @@ class IcebergMirrors:
             return True
 
     def status(self) -> dict[str, Any]:
-        """Return how far the Iceberg tables are, as a JSON object."""
+        """Return the status of the Iceberg tables as a JSON object."""
         with self._work.changed:
             now_us = self._now_us()
             tables = [
@@ -143,11 +143,11 @@ class IcebergMirrors:
             return {"tables": tables, "waiting": sum(state.since_us is not None for state in self._states.values())}
 
     def finish(self, *, every_table: bool) -> None:
-        """Try the waiting work a last time, and end; see BackgroundWork.finish()."""
+        """Try pending updates a last time, and stop; see BackgroundWork.finish()."""
         self._work.finish("Iceberg tables are behind their Delta tables", every_table=every_table)
 
     def close(self) -> None:
-        """End without further attempts; a running attempt ends by itself."""
+        """Stop without more attempts; a running attempt continues."""
         self._work.close()
 
     def _sync(self, table: Table) -> None:

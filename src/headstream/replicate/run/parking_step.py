@@ -1,4 +1,4 @@
-"""The step that stores the messages that a unit did not apply: parked if they wait, else dead-lettered."""
+"""The step that parks or dead-letters the messages that a unit did not apply."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from headstream.replicate.run.stopped_tables import StoppedTables
 from headstream.replicate.run.unit import PipelineContext, Unit
 
 FindRaw: TypeAlias = Callable[[pa.Table], pa.Table]
-"""Coordinates, with a schema id and a reason each -> the messages, RAW_SCHEMA."""
+"""Returns the messages (RAW_SCHEMA) at coordinates with schema ids and reasons."""
 
 
 class ParkingStep:
-    """Stores the messages that the units of one pipeline did not apply."""
+    """Parks or dead-letters the messages that the units of one pipeline did not apply."""
 
     def __init__(self, context: PipelineContext, parking: ParkingLot, stops: StoppedTables) -> None:
         self._summary = context.summary
@@ -35,8 +35,8 @@ class ParkingStep:
         """Park the waiting messages of a micro-batch, and dead-letter messages that can never be applied.
 
         Raises:
-            ReplicateError: too many messages would wait, or too many are dead.
-            StorageError: the source no longer has some of them.
+            ReplicateError: too many messages would wait, or too many would be dead-lettered.
+            StorageError: the source no longer has some of the messages.
         """
         held, dead = list(unit.stopped), list(unit.decoded.dead)
         if unit.rejected.num_rows or unit.held:
@@ -51,7 +51,7 @@ class ParkingStep:
         self._summary.dead += self._parking.dead_letter(dead, self._now_us())
 
     def finish_release(self, unit: Unit, release: Release) -> set[Table]:
-        """End a release, whose messages are already stored; return the tables that did not apply it."""
+        """End a release, whose messages are already in the own log; return the tables that did not apply the release."""
         waiting, rejected = _read_whole(unit, release.messages)
         held = [*waiting, *unit.stopped]
         dead = self._parking.finish_release(
@@ -69,12 +69,12 @@ class ParkingStep:
 
 
 def find_parked(decoded: Decoded, left: pa.Table, find_raw: FindRaw) -> pa.Table | None:
-    """Return the coordinates of a micro-batch's messages that its unfinished run has set aside; None if there are none.
+    """Return the coordinates of a micro-batch's messages that its interrupted run has set aside; None if there are none.
 
-    A topic that was created again has other messages at the same places, with other times.
+    A recreated topic has other messages, with other log times, at the same offsets.
 
     Args:
-        left: The messages that the unfinished run has set aside: COORDINATE_COLUMNS, timestamp_us.
+        left: The messages that the interrupted run has set aside: COORDINATE_COLUMNS, timestamp_us.
     """
     names = list(COORDINATE_COLUMNS)
     parts = [pa.Table.from_batches([batch]).select(names) for batch in (*decoded.waiting, *decoded.dead)]
@@ -110,7 +110,7 @@ def _choose_messages(messages: pa.Table, wanted: pa.Table) -> pa.Table:
 
 
 def _check_found(wanted: int, found: list[pa.Table]) -> None:
-    """Check that messages to set aside were found again: retention or compaction can have deleted them since."""
+    """Check that all messages to set aside were found; retention or compaction may have deleted messages."""
     missing = wanted - sum(part.num_rows for part in found)
     if missing > 0:
         raise StorageError(

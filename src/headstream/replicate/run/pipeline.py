@@ -1,6 +1,6 @@
 """The pipeline: a Spark query over the log, and the processing of its micro-batches.
 
-messages -> decode (executors, one pass) -> processor.py (driver): merged, a commit per table
+messages -> decode (executors, one pass) -> processor.py (driver): merge, one commit per table
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ from headstream.replicate.tables.tables import Applied, TargetTables
 
 _WRITE_EVERY_S: Final = 10.0
 _RETRY_US: Final = 1_000_000
-"""How long a failing request is retried, microseconds: metrics do not hold a pipeline up, and newer ones follow."""
+"""Retry time of a failing request for metrics, microseconds; short, because newer metrics follow."""
 
 
 class StoredMetrics:
-    """Writes texts of metrics to an object, at most once in ten seconds; a store that fails is a warning in the log."""
+    """Writes metrics to an object, at most every ten seconds; an error of the store is logged as a warning."""
 
     def __init__(self, place: StorePlace, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._files = StoreFiles(place, _RETRY_US)
@@ -75,7 +75,7 @@ class StoredMetrics:
         self._written_s: float | None = None
 
     def write(self, text: str, *, is_last: bool) -> None:
-        """Write a text if the last text is ten seconds old, or if it is the final text."""
+        """Write the metrics if the last write was ten seconds ago, or if they are final."""
         if not is_last and self._written_s is not None and self._clock_s() < self._written_s + _WRITE_EVERY_S:
             return
         self._written_s = self._clock_s()
@@ -86,10 +86,10 @@ class StoredMetrics:
 
 
 def open_checkpoint_store(config: ReplicateConfig, clock_us: Callable[[], int]) -> tuple[CheckpointStore, ReplicateConfig]:
-    """Open the checkpoint of a pipeline; return its store, and the settings with the directory of its state.
+    """Open the checkpoint of a pipeline; return the checkpoint store, and the settings with the directory of the state.
 
     Raises:
-        ReplicateError: the checkpoint has been moved, its target has a checkpoint, or a run uses it.
+        ReplicateError: the checkpoint was moved, the target of a move has a checkpoint, or another run uses the checkpoint.
     """
     place = config.checkpoint
     if not isinstance(place, StorePlace):
@@ -111,7 +111,7 @@ def open_checkpoint_store(config: ReplicateConfig, clock_us: Callable[[], int]) 
 
 
 def _move(first: Path, checkpoint_store: ObjectCheckpointStore) -> None:
-    """Begin a checkpoint in an object store with a checkpoint in a directory, which no run uses meanwhile."""
+    """Move a checkpoint from a directory to an object store; no run may use the checkpoint meanwhile."""
     if not (first / "ledger.sqlite").is_file():
         raise StorageError(
             "there is no checkpoint of a pipeline", where=str(first), advice="Specify the directory that a pipeline used"
@@ -133,21 +133,21 @@ def _move(first: Path, checkpoint_store: ObjectCheckpointStore) -> None:
 
 _LOGGER = logging.getLogger("headstream.replicate")
 _TIMES = "partition_times"
-"""The ledger's name of the log times read from each partition."""
+"""Name, in the ledger, of the log times read from each partition."""
 _KEEP_EVERY_US = 10_000_000
-"""How often a checkpoint in an object store is written while there is nothing to apply, for readers of its status."""
+"""Interval at which an idle run writes a checkpoint in an object store for readers of its status, microseconds."""
 _SWEEP_SECONDS = 0.5
-"""How often waiting messages are processed while no data arrives."""
+"""Interval at which waiting messages are processed while no data arrives, seconds."""
 
 
 class MergeSpan:
-    """The span of one merge, as OpenTelemetry's."""
+    """The OpenTelemetry span of one merge."""
 
     def __init__(self, span: Any) -> None:
         self._span = span
 
     def end(self, applied: Applied) -> None:
-        """Record the result of a merge, or its error."""
+        """Record the result or error of the merge."""
         for counts in applied.counts.values():
             for operation in ("inserted", "updated", "deleted"):
                 self._span.set_attribute(f"headstream.rows.{operation}", getattr(counts, operation))
@@ -159,7 +159,7 @@ class MergeSpan:
 
 
 class BatchSpans:
-    """Records the spans of one pipeline, for each micro-batch and each merge into a table, if `tracing` is set.
+    """Records spans of one pipeline's micro-batches and merges if `tracing` is set.
 
     Raises:
         MissingExtraError: `is_on`, and opentelemetry-api is not installed.
@@ -184,7 +184,7 @@ class BatchSpans:
 
     @contextmanager
     def batch(self, batch_id: int, contexts: Sequence[str], message_count: int, start_ns: int) -> Iterator[None]:
-        """Record a micro-batch's span, with its start (nanoseconds since 1970 UTC) and trace contexts of sampled messages."""
+        """Record the span of a micro-batch that began at `start_ns` (nanoseconds since 1970 UTC), linked to sampled messages."""
         if self._tracing is None:
             yield
             return
@@ -197,19 +197,19 @@ class BatchSpans:
 
 
 class ReplicatePipeline:
-    """One run of a pipeline; its state is in the checkpoint, from which the next run continues.
+    """One run of a pipeline. The state is in the checkpoint, from which the next run continues.
 
     Args:
-        spark: A session made by headstream.spark.session().
-        source: A streaming DataFrame to read in place of the source's topics, with the columns of Spark's Kafka source.
-        on_progress: Called with the summary so far after every micro-batch.
-        clock: The time in nanoseconds since 1970 UTC.
+        spark: A session from headstream.spark.session().
+        source: A streaming DataFrame to read instead of the source's topics, with the columns of Spark's Kafka source.
+        on_progress: Called after every micro-batch with the current summary.
+        clock: Returns the time in nanoseconds since 1970 UTC.
         tracer_provider: Records the spans with `tracing`; by default OpenTelemetry's global provider.
 
     Raises:
         InvalidOptionError: the session is a client of Spark Connect.
-        EnvironmentSetupError: the session lacks the jars for the object store of the tables, Delta where Spark needs it, or
-            Headstream in the Python of its workers.
+        EnvironmentSetupError: the session lacks the jars for the tables' object store, Delta if Spark needs it, or Headstream in
+            its workers' Python.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class ReplicatePipeline:
         self._processor = Processor(context)
 
     def run(self) -> Summary:
-        """Run until stopped, or with `once` until all messages present at the start are applied.
+        """Run until stopped or, with `once`, until all messages that existed at the start are applied.
 
         Raises:
             HeadstreamError: the source cannot be read, a table cannot be written, or a schema is missing and the policy
@@ -341,7 +341,7 @@ class ReplicatePipeline:
             _LOGGER.warning("the end of the run was not saved in the checkpoint; the next run repeats it: %s", error)
 
     def _explain(self, error: BaseException) -> ReplicateError:
-        """Translate a failure of Spark into an error with advice."""
+        """Translate a Spark failure to an error with advice."""
         is_lost = isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
         if is_too_big(error) or (is_lost and self._is_collecting):
             what = "Spark's driver has too little memory for a micro-batch"
@@ -366,14 +366,14 @@ class ReplicatePipeline:
         )
 
     def stop(self) -> None:
-        """End the run after the micro-batch that is being applied; thread-safe, returns immediately."""
+        """End the run after the current micro-batch; thread-safe, returns immediately."""
         self._stopping.set()
 
     def start(self) -> None:
-        """Run in a separate thread, and return immediately: for notebooks.
+        """Run in a separate thread and return immediately, for example in a notebook.
 
         Raises:
-            InvalidInputError: it was started before; a pipeline runs once.
+            InvalidInputError: the pipeline was already started; it can run only once.
         """
         if self._background is not None:
             raise InvalidInputError("this pipeline was already started", advice="Create a new pipeline with the same checkpoint")
@@ -390,16 +390,16 @@ class ReplicatePipeline:
         threading.Thread(target=work, name="headstream-replicate", daemon=True).start()
 
     def await_termination(self, timeout_s: float | None = None) -> Summary | None:
-        """Wait until a run begun by start() ends.
+        """Wait until a run started by start() has ended.
 
         Args:
-            timeout_s: Seconds to wait; None for unlimited.
+            timeout_s: Maximum wait, seconds; None: unlimited.
 
         Returns:
-            The summary of the run; None if it continues.
+            The summary of the run; None if it is still running.
 
         Raises:
-            InvalidInputError: it was not started.
+            InvalidInputError: the pipeline was not started.
             HeadstreamError: the run failed, with the error of run().
         """
         if self._background is None:
@@ -408,14 +408,15 @@ class ReplicatePipeline:
         return self._background.result() if ended else None
 
     def add_listener(self, listener: Listener) -> None:
-        """Pass the progress of each micro-batch to a function; called before the run.
+        """Pass the progress of each micro-batch to a function. Call add_listener() before the run.
 
-        It receives Spark's StreamingQueryProgress as a JSON object, with a further member `headstream`: the messages, bytes,
-        changes, merges, schemas, released and dead messages of the micro-batch, `parked` and `delayed` messages after it,
-        `lag_seconds` (the longest), `table_count`, and `tables`: rows and lag of the ten tables with most changes.
+        The listener receives Spark's StreamingQueryProgress as a JSON object with an additional member `headstream`: the
+        messages, bytes, changes, merges, schemas, released and dead messages of the micro-batch, the `parked` and `delayed`
+        messages after it, the longest `lag_seconds`, `table_count`, and `tables` (rows and lag of the ten tables with most
+        changes).
 
         Args:
-            listener: It is called on a thread of Spark's, soon after the micro-batch; its errors are logged.
+            listener: Called on a Spark thread, soon after the micro-batch; errors of the listener are logged.
         """
         self._listeners.append(listener)
 
@@ -515,7 +516,7 @@ class ReplicatePipeline:
             self._on_progress(self._summary)
 
     def status(self) -> dict[str, Any]:
-        """Return the pipeline's status, as `replicate status --output json` prints it; thread-safe, while it runs."""
+        """Return the status of a running pipeline, as in `replicate status --output json`; thread-safe."""
         return read_status(self._ledger, self._now_us())
 
     def _note_status(self, state: str) -> None:
@@ -565,7 +566,7 @@ def _open_metrics(config: ReplicateConfig) -> MetricsOutput:
 
 
 def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:
-    """Return the wanted messages among the reread messages: decoded changes were sent without their bytes."""
+    """Return the wanted messages from messages that were read again, because decoded changes are sent without their bytes."""
     fields = [RAW_SCHEMA.field(name).with_nullable(True) for name in SOURCE_COLUMNS]
     found = found.select(list(SOURCE_COLUMNS)).cast(pa.schema(fields))  # a session of Spark can be set to give other types
     chosen = take_rows(found, match_rows(found, wanted)[0])
@@ -574,6 +575,6 @@ def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:
 
 
 def _is_idle(query: Any) -> bool:
-    """Return whether a query has found no data since its last micro-batch: it is at the end of all partitions."""
+    """Return whether a query has found no data since its last micro-batch, so it is at the end of all partitions."""
     status = query.status
     return not status["isDataAvailable"] and not status["isTriggerActive"] and query.lastProgress is not None

@@ -1,7 +1,7 @@
-"""The steps of a pipeline's work, in their order: of a micro-batch, of a release of messages that have waited, and between them.
+"""The steps of a pipeline's work, in order: for a micro-batch, for a release of parked messages, and between micro-batches.
 
-Every step can be interrupted by a crash and repeated: the schema store, the ledger and each table's log of applied units record
-the finished steps. A checkpoint in an object store is written before the merge, which is the first externally visible step.
+A crash can interrupt every step, and the step is then repeated: the schema store, the ledger and each table's log of applied
+units record the finished steps. A checkpoint in an object store is written before the merge, the first externally visible step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headstream.replicate.run.unit_merge import UnitMerge
 
 
 class Processor:
-    """Does the work of one pipeline; used by one thread at a time."""
+    """Does the work of one pipeline; not thread-safe."""
 
     def __init__(self, context: PipelineContext) -> None:
         config, ledger = context.config, context.ledger
@@ -59,26 +59,26 @@ class Processor:
         return self._loads.read_us
 
     def close(self) -> None:
-        """Close the store of waiting messages, and the connections to copies of it."""
+        """Close the store of parked messages and the connections to its copies."""
         self._copies.close()
         self.parking.close()
 
     def store_schemas(self, decoded: Decoded) -> NewSchemas:
-        """Put the schemas of a micro-batch into the schema store before it is processed: it can be decoded again."""
+        """Add the schemas of a micro-batch to the schema store before it is processed, so that it can be decoded again."""
         return self._schemas.store_metadata(decoded.metadata)
 
     def process(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None = None) -> None:
         """Process a micro-batch.
 
         Args:
-            find_raw: Finds messages of it in the source.
+            find_raw: Returns messages of the micro-batch from the source.
             read_until_us: All messages of all partitions that were logged before this time are in this or earlier
                 micro-batches, microseconds since 1970 UTC; None if unknown.
 
         Raises:
-            ReplicateError: too many of a topic's messages are invalid and belong to no table, or too many wait; it must be
-                reread.
-            StorageError: messages to set aside are no longer in the source; it must be reread.
+            ReplicateError: too many messages of a topic are invalid and have no table, or too many wait. The micro-batch must be
+                read again.
+            StorageError: messages to set aside are no longer in the source. The micro-batch must be read again.
         """
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
         self._summary.note_read(decoded)
@@ -105,7 +105,7 @@ class Processor:
         self._copies.follow()
 
     def _find_before(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None) -> pa.Table | None:
-        """Begin a micro-batch; return the coordinates of its messages that were set aside before, None if it is read first."""
+        """Begin a micro-batch; return the coordinates of messages that an earlier run has set aside, or None in the first run."""
         if self._last_again not in (None, batch_id):
             self.parking.forget_read_again()
             self._read_again = self._last_again = None
@@ -118,7 +118,7 @@ class Processor:
         return before
 
     def _release(self, release: Release, held_tables: dict[Table, str]) -> set[Table]:
-        """Process a release; return the tables that did not apply it."""
+        """Process a release; return the tables that did not apply the release."""
         messages = release.messages
         batches = (messages.combine_chunks() if messages.nbytes <= MAX_UNIT_BYTES else messages).to_batches()
         decoded = Decoded.join(self._context.decoder.decode(batch) for batch in batches)
@@ -136,9 +136,8 @@ class Processor:
         """Do the work between two micro-batches; return whether there was work.
 
         Args:
-            last: Whether the run ends: failing tables are then retried once, even if not due.
-            all_read: Whether all messages logged before any read message have also been read; None: the value of
-                `last`.
+            last: Whether the run ends; failing tables are then retried once, even if they are not due.
+            all_read: Whether all messages logged before any read message have been read too; None: the value of `last`.
 
         Raises:
             SchemaError: a schema has not arrived in time, and the policy is `fail`.
@@ -158,10 +157,10 @@ class Processor:
         return worked
 
     def _release_all(self, *, every_table: bool = False) -> bool:
-        """Release the waiting messages that can be released; return whether there were such messages. `every_table`: even if not
-        due.
+        """Release the waiting messages that qualify, with `every_table` also of tables that are not due; return whether there
+        were such messages.
 
-        Their schema has arrived, their table is due for a retry, their transaction is complete, or their load can be placed.
+        A message qualifies if its schema has arrived, its table is due, its transaction is complete, or its load has a position.
         """
         worked, failed = False, set[Table]()
         while True:
@@ -182,7 +181,7 @@ class Processor:
             failed |= self._release(release, {} if release.resumed else held_tables)
 
     def _find_held_tables(self, *, is_rerun: bool) -> dict[Table, str]:
-        """Return the tables that are not merged into in this micro-batch, with reasons."""
+        """Return the tables to exclude from merges in this micro-batch, with reasons."""
         # A rerun tries every table: the first run merged the changes, or parked them.
         held_tables = ({} if is_rerun else self.health.tables_in_backoff(self._now_us())) | self.health.stopped
         if self._is_atomic:  # a repeated event must not overtake its transaction, which is released later

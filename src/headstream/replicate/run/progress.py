@@ -1,8 +1,8 @@
-"""The numbers of each micro-batch, joined with Spark's progress of the query.
+"""Joins the numbers of each micro-batch with Spark's progress report of the query.
 
     Spark's StreamingQueryProgress as JSON  +  "headstream": the pipeline's numbers for the micro-batch
 
-Spark reports its progress after the micro-batch, so the numbers are kept until then.
+Spark reports progress after the micro-batch, so the numbers are kept until then.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _ADDED: Final = ("messages", "bytes", "changes", "merges", "schemas", "released"
 _CURRENT: Final = ("parked", "delayed")
 _TABLES: Final = 10
 _END_SECONDS: Final = 60.0
-"""How long the end of a run waits for the progress of its last micro-batch."""
+"""Maximum time that the end of a run waits for the progress report of its last micro-batch, seconds."""
 
 
 def batch_numbers(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Return the counts of a micro-batch, from Summary.to_dict() before and after it.
+    """Return the counts of a micro-batch from the results of Summary.to_dict() before and after the micro-batch.
 
-    `parked` and `delayed` count the messages that wait after it. `lag_seconds` is the longest lag of its tables, or None.
-    `tables` has the ten tables with the most changed rows.
+    `parked` and `delayed` are the numbers of messages that wait after the micro-batch. `lag_seconds` is the longest lag of its
+    tables, or None. `tables` has the ten tables with the most changed rows.
     """
     numbers: dict[str, Any] = {name: after[name] - before[name] for name in _ADDED} | {name: after[name] for name in _CURRENT}
     tables = {}
@@ -48,7 +48,7 @@ def batch_numbers(before: dict[str, Any], after: dict[str, Any]) -> dict[str, An
 
 
 class ProgressReports:
-    """Passes the progress of one query to listeners, on a thread of Spark's."""
+    """Passes the progress of one query to listeners, on a Spark thread."""
 
     def __init__(self, spark: SparkSession, listeners: Sequence[Listener]) -> None:
         self._spark = spark
@@ -59,25 +59,25 @@ class ProgressReports:
         self._bridge = _Bridge(self)
 
     def begin(self) -> None:
-        """Listen to the queries of the session; called before the query starts."""
+        """Listen to the queries of the session. Called before the query starts."""
         self._spark.streams.addListener(self._bridge)
 
     def follow(self, run_id: str) -> None:
-        """Name the query, after its start."""
+        """Set the query to follow, after its start."""
         self._run_id = run_id
 
     def note(self, batch_id: int, numbers: dict[str, Any]) -> None:
-        """Store the numbers of a micro-batch, until Spark's progress of it arrives."""
+        """Store the numbers of a micro-batch until Spark's progress report arrives."""
         self._numbers[batch_id] = numbers
 
     def end(self) -> None:
-        """Wait for the progress of the last micro-batch, after the query has ended, and listen no more."""
+        """After the query has ended, wait for the progress report of the last micro-batch, and stop listening."""
         if self._run_id is not None and not self._ended.wait(_END_SECONDS):
             _LOGGER.warning("the progress of the last micro-batch has not arrived from Spark")
         self._spark.streams.removeListener(self._bridge)
 
     def receive(self, run_id: str, document: str) -> None:
-        """Pass a progress of Spark's to the listeners, with the numbers of its micro-batch."""
+        """Pass a progress report of Spark to the listeners, with the numbers of its micro-batch."""
         progress = json.loads(document)
         numbers = self._numbers.pop(progress["batchId"], None) if run_id == self._run_id or self._run_id is None else None
         if numbers is None:  # of another query, or between two micro-batches

@@ -1,4 +1,4 @@
-"""Registers the pipeline's tables in a catalog, in a separate thread: a slow or unavailable catalog delays no merge.
+"""Registers the pipeline's tables in a catalog in a separate thread, so that a slow or unavailable catalog does not delay merges.
 
 a table has its first commit, or the run begins  ->  offered  ->  registered, or retried after a pause
 """
@@ -23,7 +23,7 @@ from headstream.replicate.tables.table_places import has_table, place_table
 
 
 class CatalogEntry(NamedTuple):
-    """A table to be registered: the target's schema and table, its name in the catalog, and its place."""
+    """A table to register: the target's schema and table, the name in the catalog, and the table's location."""
 
     table: Table
     name: CatalogName
@@ -31,7 +31,7 @@ class CatalogEntry(NamedTuple):
 
 
 class Registration:
-    """Registers tables until each has its name."""
+    """Registers tables, retrying until each table is registered."""
 
     def __init__(self, register: Callable[[CatalogName, Place], None], *, first_pause_s: float | None = None) -> None:
         self._register = register
@@ -41,7 +41,7 @@ class Registration:
         self._registered: set[Table] = set()
 
     def offer(self, entries: Iterable[CatalogEntry]) -> None:
-        """Register tables soon, unless they are registered or wait for it. A table without a commit must be offered again."""
+        """Schedule the registration of new tables. A table without a commit must be offered again."""
         with self._work.changed:
             known = self._registered | self._work.waiting.keys()
             new = {entry.table: entry for entry in entries if entry.table not in known}
@@ -58,11 +58,11 @@ class Registration:
             return {"registered": len(self._registered), "waiting": len(self._work.waiting), "failing": failing}
 
     def finish(self, *, every_table: bool) -> None:
-        """Try the waiting work a last time, and end; see BackgroundWork.finish()."""
+        """Try pending registrations a last time, and stop; see BackgroundWork.finish()."""
         self._work.finish("tables are not registered in the catalog", every_table=every_table)
 
     def close(self) -> None:
-        """End without further attempts."""
+        """Stop without more attempts."""
         self._work.close()
 
     def _try(self, table: Table) -> None:
@@ -73,7 +73,7 @@ class Registration:
 
 
 class CatalogTables:
-    """The tables of one pipeline in the catalog; without a catalog in its settings, it does nothing."""
+    """Registers the tables of one pipeline in the catalog; does nothing if the settings have no catalog."""
 
     def __init__(self, spark: SparkSession, config: ReplicateConfig, schema_store: SchemaStore) -> None:
         self._config = config
@@ -86,11 +86,11 @@ class CatalogTables:
             self._registration = Registration(SparkCatalog(spark).register)
 
     def follow_schemas(self) -> None:
-        """Read the names of the tables from the schema store, after a change."""
+        """Read the names of the tables from the schema store after a change of the store."""
         self._names = find_catalog_names(self._schema_store, self._config.rules)
 
     def offer(self, tables: Iterable[Table]) -> None:
-        """Register tables soon; tables without a name in the catalog, and registered tables, are skipped."""
+        """Schedule the registration of tables; tables without a name in the catalog and registered tables are skipped."""
         if self._registration is not None:
             named = [table for table in tables if table in self._names]
             entries = [CatalogEntry(t, self._names[t], place_table(self._config.tables, *t)) for t in named]
@@ -107,13 +107,13 @@ class CatalogTables:
             self._registration.finish(every_table=every_table)
 
     def close(self) -> None:
-        """End without further attempts."""
+        """Stop without more attempts."""
         if self._registration is not None:
             self._registration.close()
 
 
 def find_catalog_names(schema_store: SchemaStore, rules: TableRules) -> Mapping[Table, CatalogName]:
-    """Return the target tables of a schema store that are to be registered, and their names in the catalog."""
+    """Return the target tables of a schema store that must be registered, with their names in the catalog."""
     names: dict[Table, CatalogName] = {}
     for (schema, table), history in schema_store.tables().items():
         settings = rules.settings_of(schema, table)

@@ -1,4 +1,4 @@
-"""A pipeline's report: its status, and of each table rows, lag, failures, waiting messages and the versions of its schema."""
+"""A pipeline's report: its status, and the rows, lag, failures, waiting messages and schema versions of each table."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from headstream.replicate.schemas.differences import find_differences
 from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 
 _MOST_VERSIONS: Final = 20
-"""Versions of one table's schema in a report, the newest."""
+"""Maximum number of newest schema versions per table in a report."""
 
 _FRESH_S: Final = 1.0
-"""A checkpoint is not read again for an unknown schema within this time, seconds."""
+"""Minimum interval at which a checkpoint is read again for an unknown schema, seconds."""
 
 _WAITING: Final = ("parked", "called", "releasing", "delayed")
 
 
 class PipelineReport:
-    """Reads the report of one pipeline, running or not; usable from any thread.
+    """Reads the report of one pipeline, whether or not it is running; thread-safe.
 
     Args:
-        read: Returns a directory with the newest ledger and schema store of its checkpoint.
+        read: Returns a directory with the newest ledger and schema store of the pipeline's checkpoint.
     """
 
     def __init__(self, read: Callable[[], Path]) -> None:
@@ -47,10 +47,10 @@ class PipelineReport:
             return self._read_report()
 
     def find_schema(self, schema_id: str) -> TableMetadata | None:
-        """Return the version of a table that a schema id names, or None if the pipeline's schema store does not have it.
+        """Return the table version with a schema id; None if the pipeline's schema store lacks the id.
 
         Raises:
-            SchemaError: the schema store's file is damaged.
+            SchemaError: a file of the schema store is damaged.
             StorageError: the checkpoint cannot be read.
         """
         with self._lock:
@@ -73,7 +73,7 @@ class PipelineReport:
         return {**status, "tables": _describe_tables(status, waiting, schema_store, targets)}
 
     def _schema_store_of(self, directory: Path) -> SchemaStore:
-        """Return the schema store; its entries never change, so one object reads each file once."""
+        """Return the cached schema store. Its entries never change, so each file is read once."""
         self._read_s = time.monotonic()
         if self._schema_store is None or self._schema_store.directory != directory:
             self._schema_store = SchemaStore(directory)
@@ -81,12 +81,12 @@ class PipelineReport:
 
 
 def find_schema_store(checkpoint: Path, noted: str | None) -> Path:
-    """Return the directory of a pipeline's schema store: as its last run noted, or within a checkpoint that was moved."""
+    """Return the directory of a pipeline's schema store, as recorded by its last run or in a checkpoint that was moved."""
     return Path(noted) if noted and Path(noted).is_dir() else checkpoint / "zone"
 
 
 def tables_of_schemas(schema_store: SchemaStore, targets: dict[str, Table]) -> Callable[[str], Table | None]:
-    """Return a function: schema id -> its target table, else the source's table, None for an unknown id."""
+    """Return a function that returns the target table of a schema id, or the source's table, or None for an unknown id."""
 
     def table_of(schema_id: str) -> Table | None:
         if schema_id in targets:
@@ -98,7 +98,7 @@ def tables_of_schemas(schema_store: SchemaStore, targets: dict[str, Table]) -> C
 
 
 def _sum_parked_batches(ledger: Ledger, table_of: Callable[[str], Table | None]) -> dict[str, dict[str, Any]]:
-    """Return the parked messages of each table; unknown tables are under an empty name."""
+    """Return the parked messages of each table; the key of unknown tables is ""."""
     found: dict[str, dict[str, Any]] = {}
     for parked_batch in ledger.parked_batches(*_WAITING, "dead"):
         table = parked_batch.table or (None if parked_batch.schema_id is None else table_of(parked_batch.schema_id))
@@ -145,7 +145,7 @@ def _describe_tables(
 
 
 def _describe_versions(history: list[StoredSchema]) -> list[dict[str, Any]]:
-    """Return the versions of a table's schema, the newest first; each is compared with the one before of its task."""
+    """Return a table's schema versions, the newest first, with the differences from the task's previous version."""
     before: dict[tuple[str, str], StoredSchema] = {}
     versions = []
     for entry in history:

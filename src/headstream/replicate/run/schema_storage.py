@@ -1,4 +1,4 @@
-"""The first step of a unit: the schemas of its metadata messages are put into the schema store."""
+"""The first step of a unit: stores the schemas of its metadata messages in the schema store."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from headstream.replicate.schemas.schema_store import StoredSchema
 
 @dataclass(frozen=True, slots=True)
 class NewSchemas:
-    """The schemas that were read from some metadata messages.
+    """The schemas that were read from metadata messages.
 
     Args:
-        shares_ids: Whether a new schema has a known schema id, and is of another table: rows of the same messages can have been
-            decoded by the schema of the other table.
+        shares_ids: Whether a new schema has a schema id that is known for another table; rows of these messages may have been
+            decoded by the other table's schema.
     """
 
     count: int
@@ -30,7 +30,7 @@ class NewSchemas:
 
 
 class SchemaStorage:
-    """Puts schemas into the schema store of one pipeline."""
+    """Stores schemas in the schema store of one pipeline."""
 
     def __init__(self, context: PipelineContext) -> None:
         self._schema_store = context.schema_store
@@ -39,18 +39,18 @@ class SchemaStorage:
         self._now_us = context.clock_us
 
     def store_schemas(self, unit: Unit) -> Unit:
-        """Put the schemas of a unit's metadata messages into the schema store; messages without a schema become dead letters."""
+        """Store the schemas of a unit's metadata messages in the schema store; invalid messages become dead letters."""
         decoded = unit.decoded
         dead = self.store_metadata(decoded.metadata).dead
         return replace(unit, decoded=replace(decoded, metadata=(), dead=[*decoded.dead, *dead]))
 
     def decode_waiting(self, unit: Unit) -> Unit:
-        """Decode the messages without a schema again: their schemas can be in the same unit."""
+        """Decode messages without a schema again, because their schemas can be in the same unit."""
         parts = [self._decoder.decode(batch) for batch in unit.decoded.waiting]
         return replace(unit, decoded=Decoded.join([replace(unit.decoded, waiting=()), *parts])) if parts else unit
 
     def store_metadata(self, metadata: Iterable[pa.RecordBatch]) -> NewSchemas:
-        """Put the schemas of metadata messages (RAW_SCHEMA) into the schema store."""
+        """Store the schemas of metadata messages (RAW_SCHEMA) in the schema store."""
         count, shares_ids, dead = 0, False, []
         for batch in metadata:
             reasons: list[str | None] = []

@@ -1,4 +1,4 @@
-"""Checks of a Spark session that was created elsewhere: a missing requirement of a pipeline is an error before the run."""
+"""Checks a Spark session, so that a missing requirement of a pipeline is an error before the run."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _PACKAGES: Final = ("headstream.replicate.decoding.decode", "pyarrow")
 
 
 def check_classic(spark: SparkSession) -> None:
-    """Check that the session has its JVM in this process, where the pipeline runs, and limits of a micro-batch.
+    """Check that the session has its JVM in this process, and that its Spark version supports limits of a micro-batch.
 
     Raises:
-        InvalidOptionError: it is a client of Spark Connect.
-        MissingExtraError: this is another version of Spark.
+        InvalidOptionError: the session is a client of Spark Connect.
+        MissingExtraError: this version of Spark is not supported.
     """
     find_pyspark(SESSION_VERSIONS)
     if type(spark).__module__.startswith("pyspark.sql.connect"):
@@ -43,7 +43,7 @@ def check_classic(spark: SparkSession) -> None:
 
 
 def check_delta(spark: SparkSession, kinds: Collection[str], *, has_catalog: bool) -> None:
-    """Check that Spark can write Delta tables, if necessary; else log a warning, because some column names need it.
+    """Check that Spark can write Delta tables if necessary; otherwise log a warning, because some column names require it.
 
     Raises:
         EnvironmentSetupError: Delta's jars or settings are missing.
@@ -80,10 +80,10 @@ def _find_lacking(spark: SparkSession) -> list[str]:
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Check that the Python of Spark's workers has this version of Headstream; skipped if it is this process's Python.
+    """Check that the Python of Spark's workers has this version of Headstream, unless it is the Python of this process.
 
     Raises:
-        EnvironmentSetupError: a package is missing there, or has another version.
+        EnvironmentSetupError: a package is missing in the workers' Python or has another version.
     """
     python = str(spark.sparkContext.pythonExec)
     if find_workers(spark).in_driver and python == sys.executable:
@@ -119,7 +119,7 @@ def check_workers(spark: SparkSession) -> None:
 
 
 def _reason(error: str) -> str:
-    """Return the line of a failed job's error with the reason: the last line that its Python printed, else an exception's."""
+    """Return the line with the reason from a failed job's error: the last line from Python, or the line of an exception."""
     printed = [line for line in _PRINTED.findall(error)[-1:] for line in line.splitlines() if line.strip()]
     raised = [line for line in error.splitlines() if _RAISED.match(line.strip())]
     return (printed or raised or ["unknown"])[-1].strip()

@@ -1,4 +1,4 @@
-"""The status of a pipeline: written to its ledger by the run, readable there during a run or after it."""
+"""The status of a pipeline, which a run writes to the ledger; readable during and after the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headstream.replicate.schemas.schema_store import SchemaStore
 from headstream.replicate.settings.table_settings import TableRules
 
 HEARTBEAT_US: Final = 5_000_000
-"""Longest interval between a run's status updates."""
+"""Maximum interval between a run's status updates, microseconds."""
 _MISSED_HEARTBEATS: Final = 3
 _MARK: Final = "status"
 _TARGETS: Final = "targets"
@@ -37,8 +37,8 @@ def note_status(
     """Write the status of a run.
 
     Args:
-        state: `running`, `ended`, or `failed: ` and the reason.
-        heartbeat_us: Longest interval until the next status.
+        state: `running`, `ended`, or `failed: ` followed by the reason.
+        heartbeat_us: Maximum interval until the next status, microseconds.
         catalog: The status of the tables' registration; None if there is no catalog.
     """
     place = str(schema_store.absolute())  # its reader can have another working directory
@@ -48,7 +48,7 @@ def note_status(
 
 
 def describe_orders(orders: MaskOrders, schema_store: SchemaStore) -> list[dict[str, Any]]:
-    """Return the decided byte orders of masks, one object per task, with their evidence; None if it was not stored."""
+    """Return the decided byte orders of masks, one object per task, with the evidence, or None if it was not stored."""
     lineages = [entry.metadata.lineage for history in schema_store.tables().values() for entry in history]
     tasks = {(lineage.server, lineage.task): lineage for lineage in lineages}
     return [
@@ -59,7 +59,7 @@ def describe_orders(orders: MaskOrders, schema_store: SchemaStore) -> list[dict[
 
 
 def note_targets(ledger: Ledger, schema_store: SchemaStore, rules: TableRules) -> None:
-    """Write the target table of each schema of a schema store, for readers of the ledger without the settings."""
+    """Write the target table of each schema of a schema store, for readers of the ledger that lack the settings."""
     targets = {}
     for (schema, table), history in schema_store.tables().items():
         settings = rules.settings_of(schema, table)
@@ -71,7 +71,7 @@ def note_targets(ledger: Ledger, schema_store: SchemaStore, rules: TableRules) -
 
 
 def read_targets(ledger: Ledger) -> dict[str, Table]:
-    """Return schema id -> the target table, as the pipeline last wrote it."""
+    """Return the target table of each schema id, as last written by the pipeline."""
     stored = json.loads(ledger.mark(_TARGETS) or "{}")
     return {schema_id: (schema, name) for schema_id, (schema, name) in stored.items()}
 

@@ -25,7 +25,7 @@ from headstream.replicate.parked.parking import Held
 from headstream.replicate.run.unit import PipelineContext, Unit
 
 _Dead: TypeAlias = dict[Owner, pa.Table]
-"""Dead messages by whose they are, RAW_SCHEMA."""
+"""Dead messages (RAW_SCHEMA) by owner."""
 _WAY_ON: Final = (
     "all of its messages wait. Correct its settings, exclude the table (they are dropped then), or raise max_dead_rate (those "
     "that cannot be applied go to the dead letter then), and run again"
@@ -43,10 +43,10 @@ class StoppedTables:
         self._rates = DeadRates(context.config.max_dead_rate, context.config.dead_rate_messages)
 
     def take_out(self, unit: Unit) -> Unit:
-        """Stop the tables whose rate a micro-batch exceeds, and take out the dead messages of stopped tables.
+        """Stop the tables that exceed the rate with a micro-batch, and remove the dead messages of stopped tables from the unit.
 
         Raises:
-            ReplicateError: too many of a topic's messages belong to no table, and can never be a change.
+            ReplicateError: too many messages of a topic have no table and can never be a change.
         """
         dead = self._divide(unit.decoded.dead)
         messages = self._count(unit.decoded)
@@ -56,18 +56,18 @@ class StoppedTables:
         return _take_out(unit, dead, self._health.stopped)
 
     def take_out_rejected(self, rejected: pa.Table) -> tuple[list[Held], list[pa.RecordBatch]]:
-        """Stop the tables of which a merge has rejected too many changes (RAW_SCHEMA), which take_out() has counted.
+        """Stop the tables of which a merge has rejected too many changes (RAW_SCHEMA); take_out() has counted the changes.
 
-        Returns the messages of stopped tables, and the other messages.
+        Returns the messages of stopped tables, and all other messages.
         """
         dead = self._divide(rejected.to_batches())
         self._stop_exceeded(dict.fromkeys(dead, 0), dead)
         return _split(dead, self._health.stopped)
 
     def retry(self, unit: Unit) -> Unit:
-        """Take the dead messages of tables that stay stopped out of a release; tables with few dead messages are merged.
+        """Remove the dead messages of tables that stay stopped from a release; tables with few dead messages are merged.
 
-        A table's stop ends with the release of its last waiting messages: until then, all remaining messages can be invalid.
+        A table stays stopped until the release of its last waiting messages, because all remaining messages can be invalid.
         """
         dead = self._divide(unit.decoded.dead)
         messages = self._count(unit.decoded)
@@ -110,7 +110,7 @@ class StoppedTables:
         return {owner: take_rows(dead, pa.array(found)) for owner, found in rows.items()}
 
     def _count(self, decoded: Decoded) -> Counter[Owner]:
-        """Return the number of messages of each topic, and of changes of each table."""
+        """Return the number of messages per topic and the number of changes per table."""
         counts = Counter[Owner]()
         for times in decoded.times:
             counts[times.topic] += times.messages

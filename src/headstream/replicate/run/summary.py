@@ -1,4 +1,4 @@
-"""The summary of a run of the pipeline, as text and as JSON."""
+"""The summary of a pipeline run, as text and JSON."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from headstream.replicate.tables.tables import Applied
 
 @dataclass(slots=True)
 class Summary:
-    """One run.
+    """The summary of a run.
 
     Args:
-        batches: Micro-batches finished.
-        messages: Messages read.
-        changes: Data messages applied.
-        rows_in_driver: Data messages whose decoded rows the driver has received; executors fold all other messages.
-        merges: Merges into tables.
-        released: Messages that had waited and were applied.
-        dead: Messages moved to the dead letter.
-        tombstones: Messages with a null payload, which are skipped.
-        parked: Messages that wait for their schema or table now.
-        delayed: Messages in the delayed topic now.
-        incomplete_transactions: Transactions applied without all of their events, by the settings.
-        changes_without_transaction_position: With `atomic`; Replicate's older versions do not send it.
-        failing: (schema, table) -> why it is failing.
-        lags_us: (schema, table) -> how long after the source's commit the newest change was in the table, microseconds.
-        last_changes_us: (schema, table) -> when the source committed the newest change, microseconds since 1970 UTC.
+        batches: Finished micro-batches.
+        messages: Messages that were read.
+        changes: Data messages that were applied.
+        rows_in_driver: Data messages whose decoded rows were sent to the driver; all other messages were folded on executors.
+        merges: Number of merges into tables.
+        released: Parked messages that were applied.
+        dead: Messages moved to the dead-letter topic.
+        tombstones: Messages with a null payload, which were skipped.
+        parked: Messages that currently wait for their schema or table.
+        delayed: Messages that are currently in the delayed topic.
+        incomplete_transactions: Transactions that, by the settings, were applied without all of their events.
+        changes_without_transaction_position: With `atomic`; older versions of Replicate do not send the position.
+        failing: (schema, table) -> reason of the failure.
+        lags_us: (schema, table) -> time from the source's commit of the newest change to its commit in the table, microseconds.
+        last_changes_us: (schema, table) -> time at which the source committed the newest change, microseconds since 1970 UTC.
         tables: (schema, table) -> rows inserted, updated and deleted.
-        vectors: (schema, table) -> its deletion vectors, of tables that have or use them.
+        vectors: (schema, table) -> deletion vectors, for tables that have or use deletion vectors.
         read_until_us: All messages logged before this time have been read, microseconds since 1970 UTC; 0 if unknown.
-        seconds: How long the micro-batches took.
+        seconds: Total time of the micro-batches, seconds.
     """
 
     batches: int = 0
@@ -70,7 +70,7 @@ class Summary:
         self.tombstones += decoded.tombstones
 
     def add(self, applied: Applied) -> None:
-        """Add the result of one application of changes."""
+        """Add the result of applying changes."""
         self.changes += applied.changes
         self.merges += applied.merges
         for table, counts in applied.counts.items():
@@ -79,7 +79,7 @@ class Summary:
     def note_commits(
         self, decoded: Decoded, schemas: Mapping[str, TableSchema], failed: Container[tuple[str, str]], now_us: int
     ) -> None:
-        """Record the time from changes' commits in the source until their tables had them, except failed tables."""
+        """Record the time from changes' commits in the source to their commits in the tables, except for failed tables."""
         newest: dict[tuple[str, str], str] = {}
         for schema_id, kept in decoded.stored.items():
             table = schemas[schema_id].table
@@ -97,7 +97,7 @@ class Summary:
                 self.last_changes_us[table] = committed_us
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a JSON object: a map of `schema.table` to its rows, and the counts."""
+        """Return the summary as a JSON object: the counts, and a map of `schema.table` to rows."""
         tables = {
             f"{schema}.{table}": {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
             for (schema, table), counts in sorted(self.tables.items())
@@ -129,7 +129,7 @@ class Summary:
 
 
 def commit_time_us(sequence: str) -> int | None:
-    """Return the commit time (us) that a sequence `YYYYMMDDhhmmsscc…` begins with (cc: hundredths); or None."""
+    """Return the commit time (us) at the start of a sequence `YYYYMMDDhhmmsscc…` (cc: hundredths of a second), or None."""
     try:
         whole = datetime.strptime(sequence[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
         return int(whole.timestamp()) * 1_000_000 + int(sequence[14:16]) * 10_000

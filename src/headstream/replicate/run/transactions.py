@@ -1,12 +1,12 @@
-"""Holds back the changes of incomplete transactions; each table gets them in one unit when the transaction is complete.
+"""Holds the changes of incomplete transactions; when a transaction is complete, each table gets its changes in one unit.
 
-    open      only some of its events have been seen: numbers from 1 to the number of its last event
-    closed    all of its events have been seen, or it is applied incomplete; its later events are repeats
+    open      some events, numbered from 1 to the number of the last event, are missing
+    closed    all events have been read, or the transaction was applied incomplete; later events are repeats
 
-An event is seen when its message is read, of any table, unless the message waits for its schema or is in the dead letter. A unit
-that has a complete transaction applies it. Otherwise the unit's part of it is set aside; the ledger's transaction that sets
-the last part aside also closes it, and the next release has all parts together. Transactions can be applied in any order,
-since changes older than their row are ignored, so none waits for another.
+An event counts as read when a message of any table is read, unless the message waits for its schema or is a dead letter. A unit
+with a complete transaction applies the transaction. Otherwise the unit's part of the transaction is set aside. The ledger's
+transaction that sets the last part aside also closes the transaction, and the next release has all parts. Transactions can be
+applied in any order, since changes older than their row are ignored; so no transaction waits for another transaction.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from headstream.replicate.run.decoded_storage import leave_out_stored, on_execut
 from headstream.replicate.run.unit import PipelineContext, Unit
 
 KEPT_CLOSED: Final = 1_000_000
-"""Closed transactions that are stored: a repeated event of a forgotten one would wait for the others."""
+"""Maximum number of stored closed transactions. A repeated event of a removed transaction would wait for all other events."""
 KEPT_EMPTY: Final = 100_000
-"""Open transactions that are stored without waiting changes: so far they concern other tables only."""
+"""Maximum number of stored open transactions without waiting changes, whose known events belong to other tables."""
 _AT_ONCE: Final = 500
 _INCOMPLETE: Final = "its transaction is incomplete"
 _ALARM_EVERY_US: Final = 60_000_000
@@ -56,9 +56,9 @@ class OpenTransaction:
     """One incomplete transaction.
 
     Args:
-        key: Server, task and transaction id.
-        last_event: The number of its last event, if seen.
-        since_us: Time at which the first of them was seen, microseconds since 1970 UTC.
+        key: Server, task and id of the transaction.
+        last_event: Number of the last event, if known.
+        since_us: Time at which the first event was read, microseconds since 1970 UTC.
     """
 
     key: str
@@ -77,14 +77,14 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """The states of a unit's transactions after it: open and closed transactions, and the keys of waiting transactions."""
+    """The states of transactions after a unit: open and closed transactions, and the keys of waiting transactions."""
 
     opened: list[OpenTransaction]
     closed: list[str]
     waiting: set[str]
 
     def record(self, connection: sqlite3.Connection) -> None:
-        """Write them, in the ledger's transaction that records the held changes."""
+        """Write the states, in the ledger's transaction that records the held changes."""
         connection.executemany(
             "INSERT INTO open_transactions (key, last_event, events, since_us) VALUES (?, ?, ?, ?) "
             "ON CONFLICT (key) DO UPDATE SET last_event = excluded.last_event, events = excluded.events",
@@ -99,7 +99,7 @@ class _States:
 
 
 class Transactions:
-    """The transactions of a pipeline; without `atomic` no change waits for them."""
+    """The transactions of a pipeline; without `atomic`, no change waits for its transaction."""
 
     def __init__(self, context: PipelineContext) -> None:
         self._config = context.config
@@ -115,7 +115,7 @@ class Transactions:
                 connection.execute("DELETE FROM open_transactions")
 
     def hold(self, unit: Unit) -> Unit:
-        """Hold a unit's changes of incomplete transactions; the ledger records the states of its transactions with them."""
+        """Hold a unit's changes of incomplete transactions; the ledger records the transactions' states with them."""
         if not self._config.atomic:
             return unit
         decoded, stored = on_executors(unit.decoded)
@@ -150,9 +150,9 @@ class Transactions:
         return replace(unit, decoded=decoded, held=[*unit.held, *waits_now], record=states.record)
 
     def close_overdue(self, *, all_read: bool) -> bool:
-        """Apply the policy for transactions that have been open for too long; return whether some were closed.
+        """Apply the policy for transactions that have been open for too long; return whether any were closed.
 
-        A new run can still read their other events, so no transaction is overdue before the run is that old.
+        A new run can still read missing events, so no transaction is overdue before the run itself has lasted that long.
 
         Raises:
             ReplicateError: a transaction is overdue, and the policy is `fail`.
@@ -184,7 +184,7 @@ class Transactions:
         return False
 
     def _sort(self, seen: SeenEvents, now_us: int) -> _States:
-        """Determine the transactions that a unit completes, and the state of all other transactions after it."""
+        """Determine the transactions that a unit completes, and the state of all other transactions after the unit."""
         states = _States([], seen.whole.to_pylist(), set())
         # One that is whole here can have earlier copies of its events that wait: they are released with it, not before it.
         states.waiting.update(self._find_waiting() & set(states.closed))
@@ -233,7 +233,7 @@ class Transactions:
 
 
 def waiting_transactions(ledger: Ledger, before_us: int) -> list[OpenTransaction]:
-    """Return the open transactions, seen until a time (microseconds since 1970 UTC), with waiting changes, the oldest first."""
+    """Return open transactions with waiting changes, first read up to `before_us` (since 1970 UTC), the oldest first."""
     return list(_select_open(ledger, f"since_us <= ? AND {_HAS_PARKED_BATCHES} ORDER BY since_us, key", [before_us]))
 
 
@@ -254,7 +254,7 @@ def _close(connection: sqlite3.Connection, keys: list[str]) -> None:
 
 
 def _portions(keys: list[str]) -> Iterator[tuple[list[str], str]]:
-    """Yield keys in groups within a query's limit of parameters, with a placeholder for each."""
+    """Yield keys in groups that fit a query's limit of parameters, with their placeholders."""
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]
         yield some, ", ".join("?" * len(some))

@@ -1,6 +1,6 @@
-"""A unit of work: the messages of a micro-batch, or of a release of messages that have waited.
+"""A unit of work: the messages of a micro-batch, or of a release of parked messages.
 
-A unit is a value. Each step of processor.py removes its messages from `decoded`, and returns the next value.
+A unit is a value. Each step of processor.py returns a new unit without the messages that it has removed from `decoded`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NONE_REJECTED: Final = coordinates_table(()).append_column("schema_id", _NO_TEXT
 
 @dataclass(frozen=True, slots=True)
 class PipelineContext:
-    """Collaborators that the steps of one pipeline share."""
+    """The objects that the steps of one pipeline share."""
 
     config: ReplicateConfig
     schema_store: SchemaStore
@@ -44,14 +44,14 @@ class PipelineContext:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One unit.
+    """A unit of work.
 
     Args:
-        number: The unit's number, the same in a rerun after a crash; micro-batches and releases are numbered separately.
-        is_repeated: Whether some of its changes can already be applied: by an earlier run, or before they were set aside.
-        held_tables: Tables that it is not merged into -> the reason.
-        stopped: Complete messages of stopped tables, which wait for their table.
-        held: Changes that wait, as coordinates with schema ids.
+        number: Number of the unit, the same in a rerun after a crash; micro-batches and releases are numbered separately.
+        is_repeated: Whether changes may already be applied, by an earlier run or before they were set aside.
+        held_tables: Tables that are excluded from the merge -> the reason.
+        stopped: The complete messages of stopped tables, which wait for their table.
+        held: Coordinates of waiting changes, with schema ids.
         rejected: Coordinates of changes that can never be applied, with schema ids and reasons.
         record: Writes to the ledger in the transaction that records the waiting messages.
     """

@@ -1,7 +1,7 @@
 """The step that merges a unit's changes into their tables: one commit per table and structure.
 
-Changes of tables that are not merged into are held before it, changes of a table that fails after it. The step can be interrupted
-by a crash and repeated: each table's own log records the applied units, and a change older than its row is ignored.
+Changes of excluded tables are held before the merge, and changes of failing tables after it. If a crash interrupts the step, it
+can be repeated, because each table's log records the applied units, and a change older than its row is ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headstream.replicate.tables.tables import Applied
 
 
 class UnitMerge:
-    """Merges units of one pipeline; used by one thread at a time."""
+    """Merges units of one pipeline; not thread-safe."""
 
     def __init__(self, context: PipelineContext, health: FailingTables) -> None:
         self._decoder = context.decoder
@@ -34,7 +34,7 @@ class UnitMerge:
         self._health = health
 
     def hold_tables(self, unit: Unit) -> Unit:
-        """Hold back the changes of tables that cannot be merged now."""
+        """Hold the changes of tables that are excluded from merges."""
         schemas = self._decoder.schemas(unit.decoded)
         held_schemas = {schema_id for schema_id, schema in schemas.items() if schema.table in unit.held_tables}
         if not held_schemas:
@@ -43,10 +43,10 @@ class UnitMerge:
         return replace(unit, decoded=unit.decoded.without(held_schemas), held=[*unit.held, *held])
 
     def merge(self, unit: Unit) -> Unit:
-        """Merge the changes; hold the changes that a failing table did not apply, and find the changes that can never be applied.
+        """Merge the changes, hold changes that a failing table did not apply, and find changes that can never be applied.
 
         Raises:
-            HeadstreamError: a table's settings stop the pipeline; or another process has the checkpoint.
+            HeadstreamError: a table's settings stop the pipeline, or another process has the checkpoint.
         """
         decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded)
         if schemas:  # what is applied, parked and held is decided: a rerun elsewhere must decide the same

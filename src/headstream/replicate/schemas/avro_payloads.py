@@ -1,16 +1,16 @@
-"""Avro payloads that name their schema, decoded for display; each payload is one of
+"""Decodes Avro payloads that identify their schema, for display. A payload has one of these forms:
 
     00 | number int32, big-endian | record                a schema registry's framing
-    01 | GUID, 16 bytes | record                          the same, from a header (core/codec/schema_ids.py)
+    01 | GUID, 16 bytes | record                          registry framing with a GUID from a header (core/codec/schema_ids.py)
     C3 01 | fingerprint u64, little-endian | record       Avro's single-object encoding
 
-A number is looked up in a registry or in a directory; a fingerprint (CRC-64-AVRO) only in a directory, whose files are
-`<name>.avsc`. An explanation is a dict in JSON's types:
+A number is looked up in a registry or a directory, a fingerprint (CRC-64-AVRO) only in a directory with files `<name>.avsc`. An
+explanation is a dict of JSON types with these members:
 
     size_bytes form schema type value note fault
 
-`note` names the missing input, `fault` the reason why the payload is invalid. Neither contains the place of the schemas: users
-read them. A registry that does not answer is a warning in the log, with its URL.
+`note` names missing input, and `fault` has the reason why the payload is invalid. Neither contains the location of the schemas,
+because users see them. If a registry does not respond, a warning with its URL is logged.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 _SINGLE_OBJECT: Final = b"\xc3\x01"
 _SINGLE_OBJECT_BYTES: Final = 10
 _ASK_AGAIN_S: Final = 5.0
-"""How long an unreachable registry is not asked, and a directory is not read, again. Seconds."""
+"""Minimum interval between requests to an unreachable registry, and between reads of a directory, seconds."""
 
 _MOST_FILES: Final = 10_000
 
 
 class AvroPayloads:
-    """Explains payloads; any thread."""
+    """Explains payloads; thread-safe."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._client = RegistryClient(settings)
@@ -57,7 +57,7 @@ class AvroPayloads:
         self._read_s = -math.inf
 
     def explain(self, payload: bytes) -> dict[str, Any]:
-        """Return the explanation of a payload; even if it is invalid, as far as it can be read.
+        """Return the explanation of a payload. An invalid payload is explained as far as it can be read.
 
         Raises:
             StorageError: the schemas cannot be read.
@@ -80,7 +80,7 @@ class AvroPayloads:
         return {**explained, "note": note, "fault": fault}
 
     def _find(self, payload: bytes) -> tuple[str, str | None, int]:
-        """Return how a payload names its schema, the schema's text if it is known, and where the record begins."""
+        """Return the form of a payload, the schema as a string if known, and the start position of the record."""
         schema_id = read_schema_id(payload)
         if schema_id is not None:
             return str(schema_id), self._ask_once(schema_id), schema_id.begin
@@ -118,7 +118,7 @@ class AvroPayloads:
 
 
 def _read_fingerprints(directory: Path) -> dict[bytes, str]:
-    """Return the schemas of a directory by their fingerprints; files that are not schemas are skipped."""
+    """Return the schemas in a directory by fingerprint; files that are not schemas are skipped."""
     try:
         from fastavro.schema import fingerprint, to_parsing_canonical_form
     except ImportError as error:
@@ -146,7 +146,7 @@ def _decode(payload: bytes, at: int, avro_type: AvroType) -> Any:
 
 
 def _to_json(value: Any) -> Any:
-    """Return a decoded value in JSON's types; bytes are hexadecimal."""
+    """Return a decoded value in JSON types; bytes are hexadecimal."""
     if isinstance(value, dict):
         return {name: _to_json(item) for name, item in value.items()}
     if isinstance(value, list):

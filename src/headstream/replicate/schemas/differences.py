@@ -1,4 +1,4 @@
-"""Differences of two versions of a table: the effects of a schema change."""
+"""The differences between two versions of a table."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from headstream.replicate.codec import ColumnMetadata, TableMetadata
 
 
 def find_differences(before: TableMetadata, after: TableMetadata) -> list[dict[str, Any]]:
-    """Return the differences of a version of a table from the previous version as JSON objects.
+    """Return the differences between a version of a table and the previous version, as JSON objects.
 
-    Each has `change` (`added`, `removed`, `changed` or `key`), `column` (None for the key), and the values `before` and `after`,
-    as text, or None if there is no value.
+    An object has `change` (`added`, `removed`, `changed` or `key`), `column` (None for the key), and the values `before` and
+    `after` as strings, or None if there is no value.
     """
     old = {column.name: column for column in before.columns}
     new = {column.name: column for column in after.columns}
@@ -26,7 +26,7 @@ def find_differences(before: TableMetadata, after: TableMetadata) -> list[dict[s
 
 
 def describe_type(column: ColumnMetadata) -> str:
-    """Return the type of a column as text, as in `NUMERIC(10, 2) not null`."""
+    """Return the type of a column as a string, for example `NUMERIC(10, 2) not null`."""
     text = column.type
     if column.precision:
         text += f"({column.precision}, {column.scale})"

@@ -1,6 +1,6 @@
-"""Explains one Replicate message as far as it can be read, with its errors.
+"""Explains a Replicate message, with its errors, as far as it can be read.
 
-An explanation is a dict in JSON's types, the same members in the same order for every message of a type:
+An explanation is a dict of JSON types, with the same members in the same order for every message of a type:
 
     both  size_bytes form type schema_id own_schema envelope_headers table
     MD    lineage key columns
@@ -8,8 +8,8 @@ An explanation is a dict in JSON's types, the same members in the same order for
           transaction_last_event external_schema_id changed present data before
     both  note fault
 
-`changed` and `present` are the change mask and the column mask as column names; `fault` is the reason why a message is
-invalid, `note` the missing input for more detail.
+`changed` and `present` are the change mask and the column mask as column names. `fault` is the reason why a message is invalid,
+and `note` names missing input that more detail would require.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _OTHERS: Final = ("transaction_event_counter", "transaction_last_event", "extern
 
 
 class Explainer:
-    """Explains messages in order; metadata messages let it decode the data messages after them.
+    """Explains messages in order; a metadata message allows the decoding of later data messages.
 
     Args:
-        find_metadata: Schema id -> the table's version, from another source.
-        mask_order: Byte order of masks in Avro.
-        advice: The advice for an unknown schema.
+        find_metadata: Returns the table version of a schema id from another source.
+        mask_order: Byte order of Avro masks.
+        advice: Advice for an unknown schema.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Explainer:
         self._metadata: dict[str, TableMetadata] = {}
 
     def explain(self, value: bytes) -> dict[str, Any]:
-        """Return the explanation of a message; even if it is invalid, as far as it can be read."""
+        """Return the explanation of a message. An invalid message is explained as far as it can be read."""
         explained: dict[str, Any] = {"size_bytes": len(value), "form": None, "type": None}
         note = fault = None
         try:
@@ -137,7 +137,7 @@ def _names(change: Change, metadata: TableMetadata | None) -> dict[int, str]:
 
 
 def _columns(mask: bytes | None, names: Mapping[int, str], order: Literal["little", "big"]) -> list[str] | None:
-    """Return the columns of a mask by name, and columns unknown to the table by number."""
+    """Return the columns of a mask by name, or by number if the table does not have the column."""
     if mask is None:
         return None
     return [names.get(ordinal, f"#{ordinal}") for ordinal in sorted(decode_mask(mask, order))]

@@ -1,9 +1,9 @@
-"""Messages with a registry's framing: their schemas as entries of the schema store.
+"""Messages with registry framing, whose schemas become entries of the schema store.
 
-A message has the framing 0x00 | id int32 big-endian | Avro row, as does its key if it is Avro. An id in a header
-(core/codec/schema_ids.py) is put before the payload or key first. Schema ids of the schema store are `registry-<id>`, or
-`registry-<id>-<id of the key's schema>`, whose fields are the table's primary key; of Debezium's messages and keys
-`debezium-avro-<id>`, whose entry has only the schema.
+A message, and its key if it is Avro, has the framing 0x00 | id int32 big-endian | Avro row. An id in a header
+(core/codec/schema_ids.py) is first inserted before the payload or key. The schema store's ids are `registry-<id>`, or
+`registry-<id>-<id of the key's schema>` if the fields of the key's schema are the table's primary key. For messages and keys of
+Debezium the ids are `debezium-avro-<id>`, and the entries have only the schema.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from headstream.replicate.schemas.schema_store import StoredSchema
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
 DEBEZIUM_ID: Final = "debezium-avro-"
-"""Prefix of the ids of Debezium's own schemas: they are not tables' schemas, and their entries have no columns."""
+"""Prefix of the ids of Debezium's schemas, which are not schemas of tables and whose entries have no columns."""
 _ASK_AGAIN_SECONDS: Final = 5.0
-"""Pause before an unavailable id is requested again."""
+"""Pause before an unavailable id is requested again, seconds."""
 
 
 class RegistrySchemas:
-    """A registry's schemas as entries of a schema store."""
+    """Provides a registry's schemas as entries of a schema store."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._client = RegistryClient(settings)
         self._not_before: dict[str, float] = {}
 
     def fetch(self, schema_id: str) -> StoredSchema | None:
-        """Return the schema of an id, None for an id of another form, or of a missing or currently unavailable schema.
+        """Return the schema of an id; None if the id has another form, or the schema is missing or currently unavailable.
 
         Raises:
-            SchemaError: the schema is not one of data messages.
+            SchemaError: the schema is not a schema of data messages.
         """
         match = re.fullmatch(rf"(?:registry-|{DEBEZIUM_ID})(\d+)(?:-(\d+))?", schema_id)
         if match is None or time.monotonic() < self._not_before.get(schema_id, 0.0):
@@ -71,9 +71,9 @@ class RegistrySchemas:
 
 
 def frame_by_headers(raw: pa.RecordBatch, client: RegistryClient) -> pa.RecordBatch:
-    """Return raw messages with the schema ids of their headers before their payloads and keys.
+    """Return raw messages with the schema ids from headers inserted before payloads and keys.
 
-    A GUID becomes the number that the registry has for it; a message whose GUID it does not know stays unchanged.
+    A GUID is replaced by its number in the registry. A message with an unknown GUID stays unchanged.
     """
     for name, header in (("payload", VALUE_SCHEMA_HEADER), ("key", KEY_SCHEMA_HEADER)):
         headers = raw.column("headers")
@@ -103,10 +103,10 @@ def _frame_of(guid: bytes, client: RegistryClient) -> bytes | None:
 
 
 def framed_ids(raw: pa.RecordBatch, rows: list[int]) -> dict[str, list[int]]:
-    """Group messages with a registry's framing by their schema ids.
+    """Group messages with registry framing by schema id.
 
     Args:
-        rows: The values that have the framing: at least five bytes, the first of them 0.
+        rows: The rows with the framing: at least five bytes, the first of which is 0.
     """
     chosen = np.array(rows, np.int64)
     values = schema_numbers(raw.column("payload"), chosen)
@@ -121,11 +121,11 @@ def framed_ids(raw: pa.RecordBatch, rows: list[int]) -> dict[str, list[int]]:
 
 
 def schema_numbers(array: pa.BinaryArray, rows: np.ndarray) -> np.ndarray:
-    """Return the schema numbers that some values begin with, -1 for those without the framing.
+    """Return the schema numbers at the start of values, or -1 for values without the framing.
 
     Args:
         array: Payloads or keys.
-        rows: Which of them, int64.
+        rows: The rows to read, int64.
     """
     offsets_buffer, data_buffer = offsets_and_data(array)
     offsets = np.frombuffer(offsets_buffer, np.int32).astype(np.int64)

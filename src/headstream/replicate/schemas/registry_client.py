@@ -1,8 +1,8 @@
-"""Schemas by their numbers: from a Confluent-compatible registry over HTTP, or from a directory.
+"""Fetches schemas by number, from a Confluent-compatible registry over HTTP or from a directory.
 
 GET <url>/schemas/ids/<id>            200 {"schema": "<Avro schema>"}, 404 {"error_code": 40403, ..} if missing
 GET <url>/schemas/guids/<GUID>/ids    200 [{"context": ".", "id": <id>}, ..]
-<directory>/<id>.avsc                 the same schema, as a file; not for a GUID
+<directory>/<id>.avsc                 a schema as a file; not available by GUID
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headstream.replicate.settings.registry_settings import RegistrySettings
 _MAX_ANSWER_BYTES: Final = 16 << 20
 _FIRST_PAUSE_SECONDS: Final = 0.2
 _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Statuses after which a retry can succeed."""
+"""HTTP status codes after which a retry can succeed."""
 
 
 class RegistryClient:
@@ -34,15 +34,15 @@ class RegistryClient:
 
     @property
     def place(self) -> str:
-        """The location of the schemas, for error messages."""
+        """Location of the schemas for error messages."""
         return self._settings.url or str(self._settings.directory)
 
     def known(self, number: int) -> str | None:
-        """Return the Avro schema of a number that was fetched before, or None."""
+        """Return the Avro schema of a number if it was already fetched, or None."""
         return self._schemas.get(number)
 
     def fetch(self, number: int) -> str | None:
-        """Return the Avro schema of a number, or None if the registry does not have it."""
+        """Return the Avro schema of a number; None if the registry does not have the number."""
         known = self.known(number)
         if known is None:
             known = self._read(number) if self._settings.directory is not None else self._ask_schema(number)
@@ -51,7 +51,7 @@ class RegistryClient:
         return known
 
     def number_of(self, guid: str) -> int | None:
-        """Return the number of a schema with a GUID, in the default context if it has one there; None if it is unknown."""
+        """Return the number of a GUID, preferably in the default context; None if the GUID is unknown."""
         if guid not in self._numbers and self._settings.directory is None:
             body = self._ask(f"/schemas/guids/{guid}/ids", guid)
             try:
@@ -77,7 +77,7 @@ class RegistryClient:
         return None if body is None else self._schema_of(body, number)
 
     def _ask(self, path: str, name: str) -> bytes | None:
-        """Return the registry's answer; None if it does not know the schema."""
+        """Return the registry's response; None if the schema is unknown."""
         pause = _FIRST_PAUSE_SECONDS
         for attempt in range(self._settings.retries + 1):
             try:

@@ -1,4 +1,4 @@
-"""Finds the schema that a message is decoded by: the schema store's schemas, each prepared once with its table's settings."""
+"""Finds the schema by which a message is decoded. Schemas of the schema store are prepared once with their table's settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Unwanted:
     """A table that is not selected as a target.
 
     Args:
-        rows: The walk over its Avro rows, if their transaction events are needed and it can be walked.
+        rows: Plan for reading the table's Avro rows, if their transaction events are needed and the schema can be read.
     """
 
     lineage: Lineage
@@ -42,12 +42,12 @@ class Missing:
 
 _Ready: TypeAlias = TableSchema | SchemaError | Unwanted
 Found: TypeAlias = _Ready | Missing
-"""A schema, the reason why it is unusable, an unselected table, or a schema that has not arrived."""
+"""A schema, the reason why it is unusable, a table that is not selected, or a schema that has not arrived."""
 _IDS_OF_TABLES: Final = ("table:", "registry-", "debezium-")
-"""Beginnings of ids that name one table."""
+"""Prefixes of ids that identify one table."""
 
 _MAX_SCHEMAS: Final = 10_000
-"""Prepared schemas in the cache: bounded, since every message can contain a schema of its own."""
+"""Maximum number of prepared schemas in the cache, since every message can contain its own schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +55,13 @@ class DecodeOptions:
     """The part of a pipeline's configuration that decoding needs; serializable for executors.
 
     Args:
-        rules: Which tables, and the settings of each.
+        rules: The selected tables and their settings.
         format: The names of a message's parts in JSON.
-        topic_tables: Topic pattern -> `schema.table`, for messages that do not name their table.
-        details: Whether decoded changes contain all fields of a change, for change tables.
+        topic_tables: Topic pattern -> `schema.table`, for messages that do not contain the table's name.
+        details: Whether decoded changes contain all fields of a change, as change tables require.
         atomic: Whether the transaction events of unselected tables are needed.
         tracing: Whether the trace contexts of messages are needed.
-        debezium: The topics with messages of Debezium, and how they are read.
+        debezium: The topics with Debezium messages, and the settings for reading them.
     """
 
     rules: TableRules = field(default_factory=TableRules)
@@ -91,7 +91,7 @@ class DecodeOptions:
 class SchemaCatalog:
     """Schemas prepared for decoding.
 
-    schema_store: Read again for every id that was not found until now.
+    schema_store: The schema store, read again for every id that was not found.
     """
 
     def __init__(self, schema_store: SchemaStore, options: DecodeOptions) -> None:
@@ -102,17 +102,17 @@ class SchemaCatalog:
         self._owners_of = -1
 
     def needs_topic(self, schema_id: str) -> bool:
-        """Return whether the table of messages that name an id depends on their topic."""
+        """Return whether the table of messages with a schema id depends on their topic."""
         if not schema_id or schema_id.startswith(_IDS_OF_TABLES):
             return False
         return bool(self._options.topic_tables or self._schema_store.sharing(schema_id))
 
     def find(self, schema_id: str, own_schema: str | None = None, *, avro: bool = True, topic: str | None = None) -> Found:
-        """Return the schema of messages that name an id, or contain a schema themselves, or both.
+        """Return the schema of messages with a schema id, an embedded schema, or both.
 
         Args:
-            avro: Whether Avro rows are to be decoded by it.
-            topic: The messages' topic, where needs_topic(); None for an id of the schema store.
+            avro: Whether to decode Avro rows by the schema.
+            topic: The messages' topic, required if needs_topic(); None for an id of the schema store.
         """
         known = self._ready.get((schema_id, own_schema, avro)) if topic is None else None
         if known is not None:
@@ -143,14 +143,13 @@ class SchemaCatalog:
         return shared or self._find_versions(*table, [field.name for field in _data_fields(record)])[0]
 
     def find_versions(self, schema: str, table: str, names: Iterable[str]) -> list[Found]:
-        """Return the schemas of a table that rows of the given columns can be of, the likeliest first, for JSON.
+        """Return the possible schemas of JSON rows with the given columns, the most likely schema first.
 
-        The result for a row does not depend on which other schemas have arrived: schemas with exactly its columns are tried
-        first, then schemas with further columns, each from the newest; a row with columns that no schema has waits for the next
-        schema.
+        Schemas with exactly these columns are first, then schemas with more columns, the newest first. A row with columns that no
+        schema has waits for the next schema. So the result for a row does not depend on which other schemas have arrived.
 
         Returns:
-            One or more; a single text need not be a schema.
+            One or more schemas; a single result can also be a reason or a missing schema.
         """
         found = [
             each if isinstance(each, Missing) else self._prepare(each, None, False)
@@ -161,7 +160,7 @@ class SchemaCatalog:
     def _find_versions(
         self, schema: str, table: str, names: Iterable[str], *, spelled: bool = False
     ) -> list[StoredSchema] | list[Missing]:
-        """Return the versions of a table with the given columns, spelled the same, or as names legal in Avro."""
+        """Return the versions of a table with the given columns, by exact name if `spelled`, else also by Avro name."""
         history = self._schema_store.history(schema, table)[::-1]
         if history and not self._options.rules.wants(schema, table):
             return history[:1]
@@ -174,7 +173,7 @@ class SchemaCatalog:
         return exact + wider or [Missing(table_id(schema, table, len(history)))]
 
     def _find_placed(self, schema_id: str, topic: str | None) -> StoredSchema | Missing:
-        """Return the schema that an id names in a topic: rows are never applied to a table that their topic rules out.
+        """Return the schema of an id in a topic; rows are never applied to a table that their topic excludes.
 
         Raises:
             SchemaError: several tables have the id, and the topic does not identify the table.
@@ -222,7 +221,7 @@ class SchemaCatalog:
         return made
 
     def _find_earlier(self, entry: StoredSchema) -> list[TableMetadata]:
-        """Return the versions of a table that arrived before one of them."""
+        """Return the versions of a table that arrived before a version."""
         lineage = entry.metadata.lineage
         history = self._schema_store.history(lineage.schema, lineage.table)
         if all(other.metadata.schema_id != entry.metadata.schema_id for other in history):
@@ -254,7 +253,7 @@ class SchemaCatalog:
         return target
 
     def _check_owner(self, target: tuple[str, str], lineage: Lineage, *, several_tasks: bool) -> None:
-        """Reject a second source of a target: another table, or another task that captures the same table."""
+        """Reject a second source of a target: another table, or another task that captures the table."""
         count = self._schema_store.scan()
         if count != self._owners_of:
             self._owners_of = count
@@ -294,18 +293,18 @@ def _arrival(entry: StoredSchema) -> tuple[int, int, str]:
 
 
 def _data_fields(record: AvroType) -> tuple[AvroField, ...]:
-    """Return the fields of the rows of a message's own schema; none if it is not one of data messages."""
+    """Return the row fields of an embedded schema; empty if it is not a schema of data messages."""
     sections = [field.type for field in record.fields if field.name == "data"]
     rows = [branch for section in sections for branch in (section.branches or (section,)) if branch.kind == "record"]
     return rows[0].fields if rows else ()
 
 
 def find_topic_table(topic_tables: Mapping[str, str], topic: str) -> tuple[str, str] | None:
-    """Return the source schema and table of a topic (`stream/topic`) by the first pattern that fits it, or None.
+    """Return the source schema and table of a topic (`stream/topic`) by the first matching pattern, or None.
 
     Args:
-        topic_tables: Topic pattern -> `schema.table`; `{schema}` and `{table}` in a pattern match those parts of the
-            topic's name, and are replaced by them in the table's name; `*` for anything.
+        topic_tables: Topic pattern -> `schema.table`. `{schema}` and `{table}` in a pattern match parts of the topic's name and
+            are replaced in the table's name by these parts; `*` matches anything.
     """
     for pattern, name in topic_tables.items():
         match = re.fullmatch(_to_regex(pattern), topic)

@@ -1,6 +1,6 @@
-"""A schema store in an object store: an object for each schema, with a copy of them in a directory of each process's machine.
+"""A schema store in an object store: one object per schema, with a local copy per process.
 
-<store>/<schema id, percent-encoded>.json     created once (StoreFiles.create), never changed
+<store>/<schema id, percent-encoded>.json     created once (StoreFiles.create), and never changed
 <store>/.zone                                 the schema store's unique name
 """
 
@@ -23,7 +23,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 _MARK_NAME: Final = ".zone"
 _LIST_EVERY_S: Final = 5.0
-"""How old the list of a schema store's objects can be; an id that is asked for the first time is looked up at once."""
+"""Maximum age of the list of a store's objects, seconds. An id that is requested for the first time is looked up at once."""
 
 
 @functools.cache
@@ -35,7 +35,7 @@ def copy_directory(mark: str) -> Path:
 
 
 class SchemaObjects:
-    """The objects of a schema store, and their copy."""
+    """The objects of a schema store, and their local copy."""
 
     def __init__(self, place: StorePlace, directory: Path) -> None:
         self.place = place
@@ -44,13 +44,13 @@ class SchemaObjects:
         self._asked: set[str] = set()
 
     def create(self, name: str, content: bytes) -> bool:
-        """Store a schema; return False if this name exists. The copy has all schemas of the store."""
+        """Store a schema; return False if the name exists."""
         is_new = StoreFiles(self.place / name).create(content)
         self._fetch(name)
         return is_new
 
     def look_up(self, name: str) -> None:
-        """Get a schema that the copy lacks, if the store has it."""
+        """Copy a schema that is missing locally, if the store has it."""
         if name in self._asked:
             self.refresh()
         else:
@@ -58,7 +58,7 @@ class SchemaObjects:
             self._fetch(name)
 
     def refresh(self) -> None:
-        """Get the schemas that the copy lacks, the first time also store the copy's own schemas; once in five seconds."""
+        """Copy the schemas that are missing locally, at most every five seconds. The first call also stores local schemas."""
         if self._listed_s is not None and time.monotonic() < self._listed_s + _LIST_EVERY_S:
             return
         found = {name for name in StoreFiles(self.place).names() if "/" not in name and not name.startswith(".")}
@@ -71,7 +71,7 @@ class SchemaObjects:
         self._listed_s = time.monotonic()
 
     def expire(self) -> None:
-        """Make the next refresh() look again, regardless of the last refresh."""
+        """Make the next refresh() list the store, whatever the time of the last refresh."""
         if self._listed_s is not None:
             self._listed_s = -math.inf
 

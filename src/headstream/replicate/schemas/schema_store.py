@@ -1,19 +1,19 @@
-"""The schema store: every schema received in metadata messages, durable, keyed by schema id.
+"""The schema store: durably stores every schema received in metadata messages, by schema id.
 
-One file per schema, `<schema id, percent-encoded>.json`, written completely and then linked into place: any number of processes
-can read it while other processes write it, and reading it needs neither Java nor a lock. A file is one line, never changed:
+There is one file per schema, `<schema id, percent-encoded>.json`, which is written completely and then linked to its name. So
+processes can read the store while others write it, without Java or a lock. A file is one line and never changes:
 
     {"arrived_us": 1690000000000000, "topic": "cdc/metadata", "partition": 1, "offset": 0, "metadata": {...}}
 
-A schema whose id another table's schema already has is stored as `<id>@table-<hash of its table>`: rows of the id are then
-distinguished by their topics or by their own schemas (schema_catalog.py).
+If another table's schema already has the id of a schema, the schema is stored as `<id>@table-<hash of its table>`. The topics or
+embedded schemas of rows then determine the table (schema_catalog.py).
 
-A message that names only its table waits for `table:<schema>/<table>`, for which find() returns the newest schema of that
-table; for `table:<schema>/<table>?after=<n>` if it fits none of the n schemas that the table has had until then.
+A message that names only its table waits for `table:<schema>/<table>`, for which find() returns the table's newest schema. If the
+message fits none of the table's first n schemas, it waits for `table:<schema>/<table>?after=<n>`.
 
-`.zone` contains a name unique to this schema store, by which a process on another machine checks that it sees the same directory
-and not a local one at the same path. Schemas of a registry, whose ids registry.py describes, are fetched on first use, and then
-also stored as files. In an object store the files are objects (schema_objects.py), of which each process has a copy.
+`.zone` contains the unique name of the schema store, by which a process on another machine checks that it sees the same
+directory, and not a local directory at the same path. Schemas of a registry (registry.py describes their ids) are fetched on
+first use and stored as files too. In an object store the files are objects (schema_objects.py), and each process has a copy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 _SUFFIX: Final = ".json"
 _MAX_ID_CHARACTERS: Final = 80
-"""Longest schema id: percent-encoded it is a file name, with up to three characters for each, and file names have at most 255."""
+"""Maximum length of a schema id: percent-encoding triples the length at most, and file names have at most 255 characters."""
 _TABLE_PREFIX: Final = "table:"
 _AFTER: Final = "?after="
 _SHARED: Final = "@table-"
@@ -83,26 +83,26 @@ SCHEMA_LIST: Final = pa.schema(
 
 
 def table_id(schema: str, table: str, after: int = 0) -> str:
-    """Return the pseudo id that a message waits for if it names only its table, and fits none of its first `after` schemas."""
+    """Return the pseudo id for which a message waits if it names only its table and fits none of its first `after` schemas."""
     name = f"{_TABLE_PREFIX}{urllib.parse.quote(schema, safe='')}/{urllib.parse.quote(table, safe='')}"
     return f"{name}{_AFTER}{after}" if after else name
 
 
 def shared_id(schema_id: str, schema: str, table: str) -> str:
-    """Return the id under which the schema store stores a table's schema whose own id names the schema of another table."""
+    """Return the id under which a schema is stored if its own id already belongs to the schema of another table."""
     return f"{schema_id}{_SHARED}{hashlib.blake2b(table_id(schema, table).encode(), digest_size=8).hexdigest()}"
 
 
 def check_schema_store(directory: Path, mark: str, place: StorePlace | None = None) -> None:
     """Check that this process sees the schema store that another process writes.
 
-    Otherwise every schema seems missing, and all messages wait.
+    Otherwise every schema would seem missing, and all messages would wait.
 
     Args:
-        place: The URI of the store, if it is in an object store: then the directory is not looked at.
+        place: The URI of the store, if it is in an object store; the directory is then not checked.
 
     Raises:
-        StorageError: it is missing, or is another schema store.
+        StorageError: the schema store is missing, or is another schema store.
     """
     if place is not None:
         read = StoreFiles(place / _MARK_NAME).read()
@@ -122,10 +122,10 @@ def check_schema_store(directory: Path, mark: str, place: StorePlace | None = No
 
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
-    """One schema and its origin.
+    """A schema and its origin.
 
     Args:
-        arrived_us: Time at which the schema store stored it, microseconds since 1970 UTC.
+        arrived_us: Time at which the schema was stored, microseconds since 1970 UTC.
     """
 
     metadata: TableMetadata
@@ -144,14 +144,14 @@ class SchemaProvider(Protocol):
     """A source of schemas that do not arrive in metadata messages."""
 
     def fetch(self, schema_id: str) -> StoredSchema | None:
-        """Return the schema of an id; None for an id of another form, or if the schema is missing or not yet available."""
+        """Return the schema of an id; None if the id has another form, or the schema is missing or not yet available."""
 
 
 class SchemaStore:
-    """A directory of schemas; entries are cached once read, since they never change.
+    """A directory of schemas. Entries never change, so they are cached.
 
     Args:
-        provider: Fetches schemas whose ids have no file.
+        provider: Fetches schemas that have no file.
         place: The URI of the store, if it is in an object store.
     """
 
@@ -167,15 +167,15 @@ class SchemaStore:
 
     @property
     def resolved_place(self) -> StorePlace | None:
-        """The URI with all settings of its store: executors have other environments."""
+        """The URI with all settings of its store, because executors have other environments."""
         return None if self.place is None else bind(self.place, self.place.access.resolved())
 
     def add(self, entry: StoredSchema) -> bool:
-        """Store a schema; return whether it is new: its id, or the id for its table.
+        """Store a schema; return whether it is new, under its id or the id for its table.
 
         Raises:
-            SchemaError: the id is stored with another schema of that table, or is not a valid id.
-            StorageError: the operating system refused the file.
+            SchemaError: the id is stored with another schema of the table, or is invalid.
+            StorageError: the file cannot be written.
         """
         metadata = entry.metadata
         present = self.find(metadata.schema_id)
@@ -195,10 +195,10 @@ class SchemaStore:
         return new
 
     def adopt(self, entry: StoredSchema) -> None:
-        """Store a schema whose id follows from its columns, unless it is already stored.
+        """Store a schema whose id is derived from its columns, unless it is already stored.
 
         Raises:
-            StorageError: the operating system refused the file.
+            StorageError: the file cannot be written.
         """
         if self.find(entry.metadata.schema_id) is None:
             self._write_entry(entry)
@@ -238,12 +238,12 @@ class SchemaStore:
             raise StorageError(f"cannot write to the schema store: {error.strerror}", where=str(path)) from error
 
     def expire(self) -> None:
-        """Make the next search for a table's schemas include the schemas that other processes stored, also in an object store."""
+        """Make the next search for a table's schemas include schemas that other processes have stored."""
         if self._objects is not None:
             self._objects.expire()
 
     def find(self, schema_id: str) -> StoredSchema | None:
-        """Return the entry of a schema id, or None; rereads the directory for ids not seen yet.
+        """Return the entry of a schema id, or None; reads the directory again for new ids.
 
         Raises:
             SchemaError: the file is not a stored schema.
@@ -275,13 +275,13 @@ class SchemaStore:
         return entry
 
     def sharing(self, schema_id: str) -> list[StoredSchema]:
-        """Return the schemas of further tables with this schema id, as of the last scan()."""
+        """Return the schemas of other tables with this schema id, as of the last scan()."""
         if not self._scanned:
             self.scan()
         return self._sharing.get(schema_id, [])
 
     def history(self, schema: str, table: str, *, task: str | None = None) -> list[StoredSchema]:
-        """Return every schema that a table has had, the oldest first; with `task`, only schemas of this Replicate task."""
+        """Return every schema of a table, the oldest first; with `task`, only schemas of this Replicate task."""
         self.scan()
         found = self._by_table.get((schema, table), [])
         return [entry for entry in found if task is None or entry.metadata.lineage.task == task]
@@ -308,7 +308,7 @@ class SchemaStore:
         return self._by_table
 
     def table(self) -> pa.Table:
-        """Return every schema as a row of SCHEMA_LIST, in order of arrival; `spark.createDataFrame` takes it.
+        """Return every schema as a row of SCHEMA_LIST, in order of arrival; usable with `spark.createDataFrame`.
 
         Raises:
             SchemaError: a file is not a stored schema.
@@ -337,10 +337,10 @@ class SchemaStore:
         return pa.Table.from_pylist(rows, schema=SCHEMA_LIST)
 
     def find_namespace(self, namespace: str) -> tuple[str, str]:
-        """Return schema and name of the table that an Avro namespace ends with: `...<schema>.<table>`.
+        """Return the schema and name of the table at the end of an Avro namespace, `...<schema>.<table>`.
 
         Raises:
-            SchemaError: the schema store has no schema of such a table, or the namespace fits several tables.
+            SchemaError: the schema store has no schema of the table, or the namespace fits several tables.
         """
         self.scan()
         fitting = [name for name in self._by_table if f".{namespace}".endswith(f".{name[0]}.{name[1]}")]

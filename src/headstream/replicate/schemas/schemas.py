@@ -1,4 +1,4 @@
-"""Prepares one schema of the schema store for decoding: the target's columns and types, and whether rows can be applied."""
+"""Prepares a schema of the schema store for decoding: target columns and types, and whether rows can be applied."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DETAILS = [
     pa.field("_hs_stream_position", pa.string()),
     pa.field("_hs_envelope_headers", pa.map_(pa.string(), pa.string())),  # the envelope's own headers; null without headers
 ]
-"""Further columns of decoded changes for change tables; each column's previous value is BEFORE_PREFIX + name."""
+"""Additional columns of decoded changes for change tables. The previous value of a column is in BEFORE_PREFIX + name."""
 _LIMITS: Final[dict[str, tuple[Any, Any]]] = {
     "UINT1": (0, 2**8 - 1),
     "UINT2": (0, 2**16 - 1),
@@ -34,28 +34,28 @@ _LIMITS: Final[dict[str, tuple[Any, Any]]] = {
     "DATE": (date.min, date.max),
     "DATETIME": (datetime.min, datetime.max),
 }
-"""The ranges of source types that are narrower than the target's: an Avro int is any day, beyond the range of a table."""
+"""The ranges of source types that are narrower than the target type. (An Avro date has more days than a table's date.)"""
 _DATETIMES: Final = {"utc": "TIMESTAMP", "ntz": "TIMESTAMP_NTZ", "text": "STRING"}
 
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """One schema, prepared for decoding.
+    """A schema that is prepared for decoding.
 
     Args:
-        types: The target's column -> Spark type, in ordinal order.
-        changes: The Arrow schema of decoded changes: columns, bookkeeping, old keys, and details if requested.
+        types: Target column -> Spark type, in ordinal order.
+        changes: The Arrow schema of decoded changes: columns, bookkeeping, old keys, and, if requested, details.
         rows: Plan for reading Avro rows of this schema; None if the schema is used for JSON only.
-        fields: The target's column -> the field of a message that contains it.
-        known_fields: Every column that a message of the source can contain.
-        ordinals: Ordinals of all of the source's columns.
-        absent: Ordinals of columns that these rows never contain; they are absent, not null.
+        fields: Target column -> the message field that contains it.
+        known_fields: All columns that a message of the source can contain.
+        ordinals: Ordinals of all source columns.
+        absent: Ordinals of columns that these rows never contain, which are absent, not null.
         lobs: Ordinals of large objects, which change masks never include.
-        times: The target's columns that are times of day, stored as text.
-        datetimes: The target's columns that are dates with a time, stored as text.
-        limits: The target's column -> lowest and highest value of the source's type, if the target's has a wider range.
-        wide_numbers: The target's columns that are numbers too wide for a decimal, stored as text -> digits after the point;
-            None if the source does not state them.
+        times: Target columns with times of day, stored as strings.
+        datetimes: Target columns with dates and times, stored as strings.
+        limits: Target column -> minimum and maximum of the source type, if the target type has a wider range.
+        wide_numbers: Target columns with numbers too wide for a decimal, stored as strings -> digits after the decimal point;
+            None if unknown.
     """
 
     metadata: TableMetadata
@@ -77,7 +77,7 @@ class TableSchema:
 
     @property
     def has_details(self) -> bool:
-        """Whether decoded changes have the columns of DETAILS and the values before."""
+        """Whether decoded changes have the columns of DETAILS and the values before the change."""
         return DETAILS[0].name in self.changes.names
 
 
@@ -93,13 +93,13 @@ def table_schema(
     """Prepare a schema for decoding.
 
     Args:
-        earlier: The versions of the table that arrived before this version, in that order: columns keep their names.
-        own_schema: The Avro schema in the data message itself, or None.
-        details: Whether decoded changes contain all fields of a change, for a change table.
+        earlier: The versions of the table that arrived before this version, in order, by which columns keep their names.
+        own_schema: The Avro schema embedded in the data message, or None.
+        details: Whether decoded changes contain all fields of a change, as a change table requires.
 
     Raises:
-        SchemaError: no row of it can be applied: a reserved name, an unknown type, an Avro schema
-            that does not parse or has columns that the metadata lacks.
+        SchemaError: no row can be applied, because of a reserved name, an unknown type, or an Avro schema that cannot be parsed
+            or has columns that the metadata lacks.
     """
     settings = TableSettings() if settings is None else settings
     lineage = metadata.lineage

@@ -1,4 +1,4 @@
-"""Column names that differ from the table's only in case: in Delta they are one column, which keeps its existing name."""
+"""Column names that differ from a table's names only in case. In Delta they are the same column, which keeps its name."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from headstream.replicate.schemas.schemas import BEFORE_PREFIX, TableSchema
 
 
 def spell_names(names: Iterable[str], columns: Iterable[str]) -> list[str]:
-    """Return names (unique without case) as a table spells them: case follows the table's columns."""
+    """Return names with the case of the table's columns; names must be unique ignoring case."""
     known = {column.lower(): column for column in columns}
     return [known.get(name.lower(), name) for name in names]
 
 
 def in_table_spelling(changes: pa.Table, schema: TableSchema, columns: Iterable[str]) -> tuple[pa.Table, TableSchema]:
-    """Return changes and their schema with their columns named as in a table."""
+    """Return changes and their schema with the column names of a table."""
     renamed = {
         name: spelled for name, spelled in zip(schema.types, spell_names(schema.types, columns), strict=True) if name != spelled
     }

@@ -1,9 +1,9 @@
-"""Selects the columns of a target, their names, and the columns that identify a row.
+"""Selects the columns of a target, names them, and determines the columns that identify a row.
 
-In Delta, names that differ only in case are one name. A source's column has the same name in its target through all versions of
-the table, even if other columns join or leave: the first of several names that differ only in case is unchanged, and each later
-name gets a number (`NAME_2`), which is never reused. Names follow from the versions in the order in which they
-arrived, which the schema store has stored.
+In Delta, names that differ only in case are the same name. A source column has the same name in the target in all versions of the
+table, even if other columns are added or dropped. Of several names that differ only in case, the first is unchanged, and each
+later name gets a number (`NAME_2`), which is never reused. The order in which versions arrived, which the schema store records,
+determines the names.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class TargetColumns:
     """The columns of a target.
 
     Args:
-        metadata: The source's metadata with the columns, names and keys of the target; ordinals are the source's.
-        sources: The target's column -> the source's.
+        metadata: The source's metadata with the target's columns, names and keys, and the source's ordinals.
+        sources: Target column -> source column.
     """
 
     metadata: TableMetadata
@@ -34,13 +34,13 @@ class TargetColumns:
 
 
 def choose_columns(metadata: TableMetadata, settings: TableSettings, earlier: Sequence[TableMetadata] = ()) -> TargetColumns:
-    """Return the columns that a target has by the settings of its table.
+    """Return the columns of a target by the settings of its table.
 
     Args:
-        earlier: The versions of the table that arrived before this version, in that order.
+        earlier: The versions of the table that arrived before this version, in order.
 
     Raises:
-        SchemaError: a key column that the table lacks, a name that begins with `_hs_`, or two columns renamed to the same name.
+        SchemaError: the table lacks a key column, a name begins with `_hs_`, or two columns are renamed to the same name.
     """
     chosen = _select(metadata, settings)
     known: dict[str, str] = {}
@@ -69,7 +69,7 @@ def choose_columns(metadata: TableMetadata, settings: TableSettings, earlier: Se
 
 
 def _select(metadata: TableMetadata, settings: TableSettings) -> list[ColumnMetadata]:
-    """Return the columns that the target has, with their positions in its key."""
+    """Return the columns of the target, with their positions in the target's key."""
     known = {column.name for column in metadata.columns}
     missing = [key for key in settings.keys if key not in known]
     if missing:
@@ -90,13 +90,13 @@ def _is_key(column: ColumnMetadata, settings: TableSettings) -> bool:
 def _name_columns(
     columns: Sequence[str], renamed: Mapping[str, str], known: Mapping[str, str], before: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the name in the target of each column of a version.
+    """Return the target name of each column of a version.
 
     Args:
         renamed: Names from the settings.
         known: The names of all columns of earlier versions.
-        before: Columns of the previous version; if a column is replaced by a column whose name differs only in case, it is the
-            same column in another spelling.
+        before: Columns of the previous version. A column that is replaced by a column whose name differs only in case stays the
+            same column.
     """
     names: dict[str, str] = {}
     respelled = {old.lower(): name for old, name in before.items() if old not in columns}
@@ -125,7 +125,7 @@ def _is_wanted(name: str, settings: TableSettings) -> bool:
 
 
 def _free_name(name: str, taken: Set[str]) -> str:
-    """Return the name with the first number appended that makes it unique among lower-case names."""
+    """Return the name with the first number that makes it unique among lower-case names."""
     number = 2
     while f"{name}_{number}".lower() in taken:
         number += 1
@@ -135,7 +135,7 @@ def _free_name(name: str, taken: Set[str]) -> str:
 def match_fields(columns: Iterable[str], fields: Iterable[str]) -> tuple[dict[str, str], list[str]]:
     """Return the field of an Avro row for each source column, and the fields without a column.
 
-    A field has its column's name, or where that is not legal in Avro, a name with the same letters and digits.
+    A field has its column's name or, if the name is invalid in Avro, a name with the same letters and digits.
     """
     left = list(fields)
     matched = {}

@@ -1,1 +1,1 @@
-"""The settings of a pipeline, and their configuration file."""
+"""The settings of a pipeline and the configuration file."""

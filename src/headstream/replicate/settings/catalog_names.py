@@ -1,6 +1,6 @@
-"""Names of tables in a catalog, filled from a template such as `lake.{schema}.{table}`.
+"""Names of tables in a catalog, made from a template such as `lake.{schema}.{table}`.
 
-The template's dots divide the name into its parts, dots in the filled values do not: `{table}` of a table `a.b` is one part.
+Dots in the template divide the name into parts; dots in values do not: `{table}` of a table `a.b` is one part.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import string
 from typing import Final, TypeAlias
 
 CatalogName: TypeAlias = tuple[str, ...]
-"""The parts of a name: catalog, schema, table; the first ones can be absent, and a catalog can have several schema levels."""
+"""The parts of a name: catalog, schema, table. Leading parts can be absent, and a catalog can have several schema levels."""
 
 _FIELDS: Final = ("schema", "table")
 _NO_SCHEMA: Final = "default"
-"""Replaces an empty part of a table without a schema: the schema that catalogs have from the start."""
+"""Replaces an empty part of a table without a schema: the default schema of catalogs."""
 
 
 def find_catalog_name_problem(template: str) -> str | None:
-    """Return why a user's template cannot be used, or None; an empty template means no registration."""
+    """Return the reason why a template is invalid, or None; an empty template means no registration."""
     if not template:
         return None
     try:
@@ -38,5 +38,5 @@ def make_catalog_name(template: str, schema: str, table: str) -> CatalogName:
 
 
 def show_catalog_name(name: CatalogName) -> str:
-    """Return a name as text for display: its parts with dots, without quotes."""
+    """Return a name for display: its parts, separated by dots, without quotes."""
     return ".".join(name)

@@ -1,4 +1,4 @@
-"""The configuration of a pipeline: its source, the places of its tables and state, and its error policies."""
+"""The configuration of a pipeline: source, locations of tables and state, and error policies."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ OnMissingSchema = Literal["delayed", "dead-letter", "fail"]
 OnIncompleteTransaction = Literal["wait", "apply", "fail"]
 
 LOAD_GAP_US: Final = 5 * 60 * 1_000_000
-"""How long after a change a REFRESH row must be logged to begin a new load. Within this time, rows of one load and changes can
-be in the log in any order, because of partitions and resent batches."""
+"""Minimum time between a change and a later REFRESH row, in the log, for the row to begin a new load, microseconds. Within this
+time, rows of one load and changes can be in any order, because of partitions and repeated batches."""
 
 MAX_MESSAGES_PER_BATCH: Final = 200_000
-"""Most messages of one micro-batch: enough to spread a merge's fixed cost, few enough for the driver's memory when decoded."""
+"""Maximum number of messages per micro-batch, which balances a merge's fixed cost and the driver's memory."""
 
 PATH_SETTINGS: Final = (
     "tables",
@@ -41,25 +41,25 @@ PATH_SETTINGS: Final = (
     "metrics",
 )
 TABLE_PLACES: Final = frozenset({"tables", "change_tables", "dead_letter_table"})
-"""The path settings for Delta tables: these can be in an object store."""
+"""The path settings for Delta tables."""
 
 STORE_PLACES: Final = frozenset(PATH_SETTINGS) - {"checkpoint_from"}
 """All path settings that can be in an object store."""
 
 DELAYED_TOPIC: Final = "replicate/delayed"
-"""The delayed topic in a pipeline's own log, unless a setting names another."""
+"""The default delayed topic in a pipeline's own log."""
 
 _UNUSABLE_PLACE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[][^|\\\x00-\x1f\x7f]")
-"""Path parts that break deltalake: it decodes paths twice, and parses some characters as parts of a URL."""
+"""Path parts that deltalake cannot handle, because it decodes paths twice and parses some characters as parts of a URL."""
 
 
 def is_kafka(source: str | None) -> bool:
-    """Return whether a source's URL names a Kafka cluster."""
+    """Return whether a source is the URL of a Kafka cluster."""
     return source is not None and source.strip().lower().startswith("kafka:")
 
 
 class Problem(NamedTuple):
-    """An invalid setting: its name, the problem, and the advice."""
+    """An invalid setting: its name, the problem, and advice."""
 
     setting: str
     what: str
@@ -68,13 +68,12 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateConfig:
-    """One pipeline.
+    """The configuration of one pipeline.
 
     Args:
-        source: URL of the log or Kafka cluster (`kafka://host:9092`) with the messages; None for a pipeline
-            that reads a DataFrame.
-        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); metadata messages in them are also read.
-        metadata: Topics with metadata messages; empty if the data topics contain the metadata.
+        source: URL of the log or Kafka cluster (`kafka://host:9092`) to read; None if the pipeline reads a DataFrame.
+        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); their metadata messages are read too.
+        metadata: Topics with metadata messages; empty if the data topics contain these messages.
         kafka: Settings of Kafka clients, such as `kafka.security.protocol`.
         tables: Directory or URI of the Delta tables: one per source table, at `<schema>/<table>`.
         checkpoint: Directory or URI of the pipeline's own state.
@@ -83,51 +82,52 @@ class ReplicateConfig:
         rules: The tables and their settings.
         zone: Directory or URI of the schema store; by default in the checkpoint.
         schemas: Directory or URI of schemas that do not arrive in messages: metadata (JSON or messages), Avro schemas (*.avsc).
-        registry: The schema registry, for messages with its framing.
+        registry: The schema registry for messages with registry framing.
         format: The names of a message's parts in JSON.
-        debezium: The topics with messages of Debezium, and how they are read; None for none.
-        topic_tables: Topic pattern -> `schema.table`, for messages that do not name their table; `{schema}` and `{table}`
+        debezium: The topics with Debezium messages, and settings for reading them; None if there are none.
+        topic_tables: Topic pattern -> `schema.table`, for messages that do not contain the table's name. `{schema}` and `{table}`
             in the pattern match the schema and the table in the topic name.
-        schema_wait_us: How long a data message waits for its schema before `on_missing_schema` applies, microseconds.
+        schema_wait_us: Time for which a data message waits for its schema before `on_missing_schema` applies, microseconds.
         on_missing_schema: `delayed` moves such a message to the delayed topic, from which it is applied when its schema arrives;
-            `dead-letter` dead-letters the message; `fail` stops the pipeline.
+            `dead-letter` moves the message to the dead-letter topic; `fail` stops the pipeline.
         delayed: The delayed topic in the pipeline's own log; or a Kafka topic to which delayed messages are also copied,
             `kafka://host:9092/topic`.
         dead_letter: A Kafka topic to which dead letters are also copied, `kafka://host:9092/topic`; None: no copies.
         max_parked_count: Maximum number of waiting messages; if it is exceeded, the pipeline stops.
-        max_parked_bytes: Maximum size of waiting messages, bytes.
+        max_parked_bytes: Maximum size of waiting messages, bytes; if it is exceeded, the pipeline stops.
         max_parked_age_us: Waiting time of a message after which an alarm is raised, microseconds.
         max_dead_rate: Maximum share of dead letters, 0 to 1. If the messages of a table exceed it, the table stops. If messages
             of a topic that belong to no table exceed it, the pipeline stops.
         dead_rate_messages: Minimum number of messages from which `max_dead_rate` is computed.
-        atomic: Whether a transaction's changes to a table become visible all at once or not at all.
-        transaction_wait_us: How long a transaction can be incomplete before `on_incomplete_transaction`
-            applies, microseconds.
-        on_incomplete_transaction: `wait` raises an alarm and keeps waiting, `apply` applies the events that arrived, `fail` stops
-            the pipeline.
-        accept_recreated: Whether topics that were deleted and created again are read from their beginning; otherwise the run
-            ends.
-        accept_loss: Whether the run continues without messages that were deleted before they were read; otherwise the run ends.
-        take_over: Whether this pipeline takes over tables that another pipeline has written; otherwise such tables are rejected.
-        once: Stop after applying all messages that existed at the start.
-        trigger_every_us: Minimum time between the starts of two micro-batches, microseconds; 0: the next starts immediately.
-        max_messages_per_batch: Maximum number of messages per micro-batch; for a log, 5 % more if these are the last
-            messages.
+        atomic: Whether all changes of a transaction to a table become visible together.
+        transaction_wait_us: Time for which a transaction can be incomplete before `on_incomplete_transaction` applies,
+            microseconds.
+        on_incomplete_transaction: `wait` raises an alarm and continues to wait, `apply` applies the events that have arrived,
+            `fail` stops the pipeline.
+        accept_recreated: Whether topics that were deleted and recreated are read from their beginning; otherwise the run ends
+            with an error.
+        accept_loss: Whether to skip messages that were deleted before they were read; otherwise the run ends with an error.
+        take_over: Whether to take over tables that another pipeline has written; otherwise such tables are rejected.
+        once: Whether to stop after applying all messages that existed at the start.
+        trigger_every_us: Minimum time between the starts of two micro-batches, microseconds; 0: no pause.
+        max_messages_per_batch: Maximum number of messages per micro-batch; for a log, 5 % more if the micro-batch then reads all
+            remaining messages.
         max_bytes_per_batch: Maximum stored size of a micro-batch, bytes, accurate to one send; None: an eighth of the heap of
             Spark's driver. For logs only: Spark's Kafka source has no such limit.
         spark: Settings of the Spark session, such as `spark.driver.memory`, used if the command starts the session.
-        change_tables: Directory or URI of change tables, with all changes of each table, at `<schema>/<table>`; None for none.
+        change_tables: Directory or URI of change tables, with all changes of a table, at `<schema>/<table>`; None: no such
+            tables.
         dead_letter_table: Directory or URI of a Delta table to which dead letters are also written; None: no such table.
-        storage: The object store of the places that are URIs.
-        merge: Settings of merges by deletion vectors.
-        iceberg: The Iceberg tables that share the Delta tables' files; None for none.
+        storage: The object store of all URIs.
+        merge: Settings of merges with deletion vectors.
+        iceberg: The Iceberg tables that share the Delta tables' files; None: no Iceberg tables.
         metrics: File or URI to which metrics are written in the OpenMetrics format; None: no such file.
         metrics_otlp: Whether metrics are sent over OTLP, to the endpoint set in OpenTelemetry's variables.
         tracing: Whether to record OpenTelemetry spans of micro-batches and merges, linked to the spans of sampled messages.
-        tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None: without limit. An older
-            change that arrives later for a missing row is dead-lettered with the reason.
-        compact_every_us: How often a table's small files are compacted, microseconds; 0: never.
-        vacuum_every_us: How often files that no version needs are deleted, microseconds; 0: never.
+        tombstones_kept_us: Time for which deletions are remembered after they were applied, microseconds; None: unlimited. A
+            change that arrives later, is older than the forgotten deletions, and belongs to a missing row is dead-lettered.
+        compact_every_us: Interval at which a table's small files are compacted, microseconds; 0: never.
+        vacuum_every_us: Interval at which files that no version needs are deleted, microseconds; 0: never.
         vacuum_kept_us: Minimum age of the files that `vacuum_every` deletes, microseconds.
         load_gap_us: Minimum time between a change and a REFRESH row that is detected as the start of a new load, microseconds.
 
@@ -202,18 +202,18 @@ class ReplicateConfig:
 
     @property
     def table_places(self) -> tuple[Place, ...]:
-        """The places of Delta tables."""
+        """The locations of Delta tables."""
         return tuple(place for name in sorted(TABLE_PLACES) if (place := getattr(self, name)) is not None)
 
     @property
     def store_places(self) -> tuple[Place, ...]:
-        """The places that a pipeline writes to and that can be in an object store."""
+        """The locations that a pipeline writes to and that can be in an object store."""
         more = (self.zone, None if self.metrics is None else self.metrics.parent)
         return (*self.table_places, self.checkpoint, *(place for place in more if place is not None))
 
     @property
     def state_directory(self) -> Path:
-        """The directory of the pipeline's own state: the checkpoint, or its working copy."""
+        """The directory of the pipeline's own state: the checkpoint or its working copy."""
         directory = self.local_copy if isinstance(self.checkpoint, StorePlace) else self.checkpoint
         if directory is None:
             raise InvalidOptionError("the checkpoint in the object store has no working copy yet", where="checkpoint")
@@ -221,12 +221,12 @@ class ReplicateConfig:
 
     @property
     def merge_settings(self) -> MergeSettings:
-        """Settings of merges by deletion vectors, with the directory of the key indexes."""
+        """Settings of merges with deletion vectors, including the directory of the key indexes."""
         return replace(self.merge, key_index=self.merge.key_index or self.state_directory / "key-index")
 
     @property
     def schemas_directory(self) -> Path:
-        """The directory of the schema store, or of its copy."""
+        """The directory of the schema store or of its copy."""
         return self.zone if isinstance(self.zone, Path) else self.state_directory / "zone"
 
     @property
@@ -241,7 +241,7 @@ class ReplicateConfig:
 
     @property
     def all_topics(self) -> tuple[str, ...]:
-        """Every topic read, each once."""
+        """All distinct topics that are read."""
         return tuple(dict.fromkeys((*self.metadata, *self.topics)))
 
 
@@ -268,7 +268,7 @@ _AT_LEAST: Final = {
 
 
 def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
-    """Return all problems of a pipeline's settings; missing settings have their defaults."""
+    """Return all problems of a pipeline's settings; missing settings have default values."""
     problems = []
     if not settings.get("topics"):
         problems.append(Problem("topics", "no topic to read", "Set at least one, as in --topics cdc/data"))
@@ -325,7 +325,7 @@ def _topic_problem(setting: str, name: str) -> list[Problem]:
 
 
 def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
-    """Return paths with an unsupported scheme, and catalog table names in place of directories."""
+    """Return the problems of paths: unsupported schemes, and catalog table names instead of directories."""
     problems = []
     for name in PATH_SETTINGS:
         if settings.get(name) is not None:
@@ -338,7 +338,7 @@ def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
 
 
 def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
-    """Return places that two settings share, and places whose tables deltalake cannot open."""
+    """Return the problems of locations that two settings share, and of locations whose tables deltalake cannot open."""
     names = ("tables", "checkpoint", "change_tables", "dead_letter_table")
     places = [(name, resolve_place(settings[name])) for name in names if settings.get(name) is not None]
     problems = []

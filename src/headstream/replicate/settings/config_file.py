@@ -1,10 +1,9 @@
-"""A pipeline's configuration in one TOML file: all errors are reported together, with their lines.
+"""A pipeline's configuration in a TOML file. All errors are reported together, with line numbers.
 
-At the top are the pipeline's own settings, under the names of ReplicateConfig (times as "60s", sizes as "10GB"), and
-include, exclude. [defaults] has the settings of every table, [table."pattern"] settings of matching tables, in order;
-[merge], [registry], [storage], [format], [debezium], [iceberg], [topic_tables] and [kafka] are the fields of those names.
-[spark] has settings of the Spark session, `driver.memory = "4g"` or under their full names. Relative paths are relative to the
-file's directory.
+The file begins with the pipeline's own settings, with the names of ReplicateConfig (times as "60s", sizes as "10GB"), and include
+and exclude. [defaults] has the settings of all tables, and [table."pattern"] the settings of matching tables, in order. [merge],
+[registry], [storage], [format], [debezium], [iceberg], [topic_tables] and [kafka] are the fields with these names. [spark] has
+settings of the Spark session, as `driver.memory = "4g"` or with full names. Relative paths are relative to the file's directory.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def _pairs(value: Any) -> dict[str, str]:
 
 
 def _dotted_settings(value: Any, section: str) -> dict[str, str]:
-    """Return settings with dotted names: in TOML, a dot in an unquoted name creates a nested table."""
+    """Return settings with dotted names, because in TOML a dot in an unquoted name creates a nested table."""
     if not isinstance(value, dict):
         raise ValueError(f"a section is required, {section}")
     found: dict[str, str] = {}
@@ -122,7 +121,7 @@ def _choice(*options: Any) -> _Reader:
 
 
 def _table_readers() -> dict[str, _Reader]:
-    """Return how each setting of a table is read, by its type."""
+    """Return the reader of each table setting, by the setting's type."""
     readers: dict[str, _Reader] = {}
     for name, kind in get_type_hints(TableSettings).items():
         options = get_args(kind)
@@ -154,7 +153,7 @@ def _place(base: Path, *, is_table: bool) -> _Reader:
 
 
 def _pipeline_readers(base: Path) -> dict[str, tuple[str, _Reader]]:
-    """Return how each setting of the pipeline is read: name in the file -> field, reader."""
+    """Return the field and reader of each pipeline setting, by the name in the file."""
     plain: dict[str, _Reader] = {
         "source": _text, "topics": _texts, "metadata": _texts, "kafka": _pairs, "topic_tables": _pairs,
         "on_missing_schema": _choice(*get_args(OnMissingSchema)), "delayed": _text, "dead_letter": _text,
@@ -205,13 +204,13 @@ _SECTIONS: Final = (
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> ReplicateConfig:
-    """Return the configuration in a file.
+    """Return the configuration from a file.
 
     Args:
-        overrides: Fields of ReplicateConfig that override the file: the command line's options.
+        overrides: Fields of ReplicateConfig, from the command line, that override the file.
 
     Raises:
-        InvalidOptionError: settings are invalid; the error lists all of them, with their lines.
+        InvalidOptionError: settings are invalid; the error lists all of them with line numbers.
         StorageError: the file cannot be read.
     """
     text, document = _read_document(path)
@@ -219,15 +218,15 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Repli
 
 
 def load_checkpoint(path: Path, given: Place | None = None) -> Place:
-    """Return the place of a pipeline's checkpoint, with the settings of its store, from a configuration file.
+    """Return the location of a pipeline's checkpoint, with the settings of its store, from a configuration file.
 
     The file's other settings are not read.
 
     Args:
-        given: The checkpoint, if it is not the file's.
+        given: A checkpoint that overrides the checkpoint in the file, or None.
 
     Raises:
-        InvalidOptionError: the file names no checkpoint, or the checkpoint or [storage] cannot be used.
+        InvalidOptionError: the file has no checkpoint, or the checkpoint or [storage] is invalid.
         StorageError: the file cannot be read.
     """
     text, document = _read_document(path)
@@ -249,7 +248,7 @@ def _read_document(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 class _SettingsLoader:
-    """Reads one file; `problems` are (line, setting, what)."""
+    """Reads one file; `problems` are (line, setting, problem)."""
 
     def __init__(self, path: Path, text: str) -> None:
         self._path = path
@@ -404,7 +403,7 @@ _SETTING: Final = re.compile(rf"\s*({_DOTTED})\s*=")
 
 
 def _find_lines(text: str) -> dict[tuple[str, ...], int]:
-    """Return the line where each section and setting begins: its full name -> line, from 1. Good enough for messages."""
+    """Return the line (from 1) at which each section and setting begins, by full name; for error messages only."""
     lines: dict[tuple[str, ...], int] = {}
     section: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):

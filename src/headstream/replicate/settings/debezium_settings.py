@@ -1,4 +1,4 @@
-"""Debezium's messages: their topics, and the parts of their form that depend on the connector's configuration."""
+"""The topics of Debezium messages, and the properties of messages that depend on the connector's configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_POSITIONS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebeziumSettings:
-    """How topics with messages of Debezium are read.
+    """Settings for reading topics with Debezium messages.
 
     Args:
         topics: Patterns of the topics with Debezium messages, in Headstream's spelling (`shop/public.*`) or Kafka's
@@ -25,7 +25,7 @@ class DebeziumSettings:
             such messages are rejected.
 
     Raises:
-        InvalidOptionError: no topic, an empty placeholder, or more than two fields.
+        InvalidOptionError: there is no topic, the placeholder is empty, or there are more than two fields.
     """
 
     topics: tuple[str, ...] = ("*",)
@@ -42,6 +42,6 @@ class DebeziumSettings:
             )
 
     def reads(self, topic: str) -> bool:
-        """Return whether a topic, `stream/topic`, has messages of Debezium."""
+        """Return whether a topic, `stream/topic`, has Debezium messages."""
         names = (topic, topic.lstrip("/").replace("/", ".", 1))
         return any(fnmatchcase(name, pattern) for name in names for pattern in self.topics)

@@ -1,4 +1,4 @@
-"""The forms of data messages in JSON: Replicate's own sections, a custom Message Format, and the flat form before 6.
+"""The forms of data messages in JSON: Replicate's default sections, a custom Message Format, and the flat form before 6.
 
 default    {"data": {..}, "beforeData": {..} | null, "headers": {"operation": .., "changeSequence": .., ..}}
 custom     sections renamed ("data": "after"), or flattened ("headers": "headers_*": {"headers_operation": ..}), header
@@ -32,7 +32,7 @@ _FLAT_OPERATIONS: Final = {"F": "REFRESH", "I": "INSERT", "U": "UPDATE", "D": "D
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFormat:
-    """The names of a message's parts, from a custom Message Format if the endpoint or the task has one.
+    """The names of a message's parts, from the custom Message Format of the endpoint or task.
 
     Args:
         data: The section with the row; `name_*`: the columns are flat in the message, with names prefixed with
@@ -49,11 +49,11 @@ class MessageFormat:
 
     @property
     def is_default(self) -> bool:
-        """Whether this is Replicate's own format."""
+        """Whether this is Replicate's default format."""
         return self == MessageFormat()
 
     def fits(self, document: Mapping[str, Any]) -> bool:
-        """Return whether a JSON object has the sections of this format."""
+        """Return whether a JSON object has this format's sections."""
         name = self.fields.get("operation", "operation")
         if self.headers.endswith("*"):
             return f"{self.headers[:-1]}{name}" in document
@@ -76,7 +76,7 @@ class MessageFormat:
 
 
 def _pull_section(rest: dict[str, Any], written: str, names: list[str] | None) -> Any:
-    """Remove a section from a document and return it: an object by its name, or flat fields by their prefix."""
+    """Remove and return a section of a document: an object by name, or flat fields by prefix."""
     if not written.endswith("*"):
         return rest.pop(written, None)
     prefix = written[:-1]
@@ -85,15 +85,15 @@ def _pull_section(rest: dict[str, Any], written: str, names: list[str] | None) -
 
 
 def is_flat(document: Mapping[str, Any]) -> bool:
-    """Return whether a JSON object is a message of the flat form."""
+    """Return whether a JSON object is a message in the flat form."""
     return "op" in document and "change_seq" in document and "data" in document
 
 
 def read_flat(document: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Return the source schema, the table and the message of the flat form, in Replicate's later format.
+    """Return the source schema, the table and, in Replicate's later format, the message of the flat form.
 
     Raises:
-        DecodeError: it is not of that form.
+        DecodeError: the message does not have the flat form.
     """
     schema, table = document.get("schema"), document.get("table")
     if not isinstance(schema, str) or not isinstance(table, str) or not table:
@@ -114,7 +114,7 @@ def read_flat(document: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
 
 
 def _merge_columns(section: object, name: str) -> dict[str, Any] | None:
-    """Return the columns of a flat message's section: one object, or a list of objects with some columns each."""
+    """Return the columns of a flat message's section, which is an object, or a list of objects with some of the columns."""
     if section is None:
         return None
     parts = section if isinstance(section, list) else [section]

@@ -1,4 +1,4 @@
-"""The section [iceberg]: the tables that are also committed to an Iceberg catalog, their names, and the catalog."""
+"""The section [iceberg]: the tables to commit to an Iceberg catalog too, their names, and the catalog."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ class IcebergSettings:
     """Iceberg tables that share the data files of the Delta tables.
 
     Args:
-        catalog: Properties of a pyiceberg catalog, such as `type` and `uri`, in the section `[iceberg.catalog]`, where
-            `name` is the catalog's name (default: `default`). Or a string: the name of a catalog in pyiceberg's
-            configuration.
+        catalog: Properties of pyiceberg's catalog, such as `type` and `uri`, in the section `[iceberg.catalog]`, where `name` is
+            the catalog's name, by default `default`. Alternatively a string, the name of a catalog in pyiceberg's configuration.
         namespace: Template of the namespace, with the target's {schema} and {table}; dots separate levels.
-        table: Template of the table's name.
-        tables: Patterns of the target tables, `schema.table`, that get an Iceberg table.
-        snapshots: Maximum number of snapshots that a table keeps, all younger than `vacuum_kept`: vacuum removes the files of
-            older snapshots.
+        table: Template of the table name, likewise.
+        tables: Patterns of the target tables, `schema.table`, for which there is an Iceberg table.
+        snapshots: Maximum number of snapshots per table. Snapshots older than `vacuum_kept` are removed too, because vacuum
+            removes their files.
 
     Raises:
-        InvalidOptionError: a template or a number cannot be used, or there is no catalog.
+        InvalidOptionError: a template or number is invalid, or there is no catalog.
     """
 
     catalog: str | Mapping[str, str] = field(repr=False)  # its properties can be credentials
@@ -54,13 +53,13 @@ class IcebergSettings:
 
     @property
     def catalog_properties(self) -> dict[str, str]:
-        """The properties that were given; empty for a catalog of pyiceberg's own configuration."""
+        """The catalog's properties; empty for a catalog in pyiceberg's configuration."""
         if isinstance(self.catalog, str):
             return {}
         return {name: value for name, value in self.catalog.items() if name != _NAME}
 
     def identify(self, schema: str, table: str) -> tuple[str, ...] | None:
-        """Return the namespace and name of a target's Iceberg table, None for no Iceberg table; the schema can be ""."""
+        """Return the namespace and name of a target's Iceberg table, or None; the schema can be ""."""
         if not any(fnmatchcase(f"{schema}.{table}", pattern) for pattern in self.tables):
             return None
         return (*make_catalog_name(self.namespace, schema, table), self.table.format(schema=schema, table=table))

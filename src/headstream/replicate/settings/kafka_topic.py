@@ -1,4 +1,4 @@
-"""Topics of Kafka clusters in the settings of a pipeline: `kafka://host:9092/replicate.delayed?kafka.security.protocol=SSL`."""
+"""Topics of Kafka clusters in a pipeline's settings: `kafka://host:9092/replicate.delayed?kafka.security.protocol=SSL`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SCHEME: Final = "kafka://"
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopic:
-    """One topic of a Kafka cluster.
+    """A topic of a Kafka cluster.
 
     Args:
         topic: `stream/topic`.
-        place: The topic's URL without credentials and settings, for messages.
+        place: The topic's URL without credentials and settings, for errors and log messages.
     """
 
     url: str = field(repr=False)
@@ -30,15 +30,15 @@ class KafkaTopic:
 
 
 def is_kafka_topic(text: str) -> bool:
-    """Return whether a setting names a topic of a Kafka cluster, and not one of the pipeline's own log."""
+    """Return whether a setting is a topic of a Kafka cluster, and not of the pipeline's own log."""
     return text.lower().startswith(_SCHEME)
 
 
 def parse_kafka_topic(text: str) -> KafkaTopic:
-    """Return the topic that a URL names: the cluster's URL, with the topic's name in Kafka as its path.
+    """Return the topic of a URL, which is the cluster's URL with the topic's Kafka name as the path.
 
     Raises:
-        InvalidOptionError: the URL names no cluster, or no valid topic.
+        InvalidOptionError: the URL has no cluster or no valid topic.
     """
     parts = restore_slashes(split_url(text))
     name = unquote(parts.path).strip("/")

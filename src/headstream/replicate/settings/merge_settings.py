@@ -1,4 +1,4 @@
-"""How changes are merged into tables: by rewriting files, or by deletion vectors."""
+"""Settings for merging changes into tables by rewriting files or with deletion vectors."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Literal, TypeAlias
 from headstream.errors import InvalidOptionError
 
 MergeStrategy: TypeAlias = Literal["auto", "rewrite", "deletion-vectors"]
-"""rewrite: files with changed rows are written again; deletion-vectors: changed rows are marked as deleted there; auto: whichever
-is cheaper, by MergeSettings.rewrite_below, in tables that were created with this setting or have deletion vectors already."""
+"""rewrite: files with changed rows are rewritten. deletion-vectors: changed rows are marked as deleted in their files. auto: the
+cheaper way, by MergeSettings.rewrite_below, in tables that were created with `auto` or have deletion vectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeSettings:
-    """Settings of merges by deletion vectors, for all tables.
+    """Settings of merges with deletion vectors, for all tables.
 
     Args:
-        rewrite_below: Total size of the files with changed rows, bytes, below which `auto` rewrites the files.
-        key_index: Directory of the key indexes; None for `key-index` in the checkpoint.
-        key_index_size: Maximum size of the key indexes per table, bytes; 0: no indexes, so each merge reads the key columns.
+        rewrite_below: Total size of the files that may have a changed row, bytes, below which `auto` rewrites these files.
+        key_index: Directory of the key indexes; None: `key-index` in the checkpoint.
+        key_index_size: Maximum size of the indexes of one table, bytes; 0: no indexes, so each merge reads the key columns.
 
     Raises:
         InvalidOptionError: a size is negative.

@@ -1,4 +1,4 @@
-"""The schema registry, for messages that name their schemas by number."""
+"""The schema registry, for messages that refer to their schema by number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headstream.errors import InvalidOptionError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySettings:
-    """The location of the schemas; either `url` or `directory`.
+    """The location of the schemas, either `url` or `directory`.
 
     Args:
         url: URL of the registry, `http://host:8081` or `https://host`.
@@ -22,10 +22,10 @@ class RegistrySettings:
         token: Bearer token, instead of user and password.
         ca_file: PEM file with trusted certificates; by default, the certificates of the system.
         timeout_ms: Timeout of a response, milliseconds.
-        retries: How often a request is retried after a transient failure.
+        retries: Maximum number of retries of a request after a transient failure.
 
     Raises:
-        InvalidOptionError: neither or both of url and directory, or a URL that is not HTTP.
+        InvalidOptionError: neither or both of url and directory are set, or the URL is not HTTP.
     """
 
     url: str | None = None

@@ -1,7 +1,7 @@
-"""Settings of each table: names, keys, columns, history, types, and policies for changes of its schema.
+"""Settings of tables: names, keys, columns, history, types, and policies for schema changes.
 
-Rules are applied in order: each sets some settings of the tables whose `schema.table` matches its pattern, and later
-rules take precedence. Patterns are the shell's (`shop.*`, `*.audit_?`) and case-sensitive.
+Rules are applied in order. A rule has settings for the tables whose `schema.table` matches its pattern; later rules take
+precedence. Patterns have the syntax of shell patterns (`shop.*`, `*.audit_?`) and are case-sensitive.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from headstream.replicate.settings.catalog_names import find_catalog_name_proble
 from headstream.replicate.settings.merge_settings import MergeStrategy
 
 SchemaPolicy = Literal["evolve", "fail", "park"]
-"""evolve: the table follows; fail: the pipeline stops; park: changes of that schema are parked until an operator decides."""
+"""evolve: the table is changed; fail: the pipeline stops; park: changes with the new schema wait until an operator decides."""
 
 _TARGET_FIELDS: Final = ("server", "task", "schema", "table")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSettings:
-    """How one source table becomes one target table.
+    """Settings for the target table of a source table.
 
     Args:
         target: Name of the target, `schema.table` (separated by the last dot); {schema}, {table}, {task} and {server}
             of the source are replaced. Its Delta table is at `<schema>/<table>`.
         scd_type: 1 stores only the current rows, 2 stores every version of each row.
-        engine: Engine that runs merges; `auto` chooses the engine.
+        engine: Engine that runs merges; `auto` chooses the engine by the session and the size of the work.
         merge_strategy: Whether merges rewrite files or write deletion vectors; `auto` chooses by size.
         keys: Source columns that identify a row; empty: the primary key.
         include_columns: Patterns of the source columns that the target has. Key columns are always included.
         exclude_columns: Patterns of the source columns that the target does not have.
         rename_columns: Source column -> column of the target.
-        deletes: `apply` deletes rows, `soft` marks rows as deleted, `skip` leaves the rows unchanged.
+        deletes: `apply` deletes rows, `soft` marks rows as deleted, `skip` ignores deletions.
         partition_by: Columns of the target by which files are partitioned, if the table is created; not all types are
             supported.
         cluster_by: Columns of the target by which maintenance sorts the files.
@@ -86,7 +86,7 @@ class TableSettings:
     on_key_changed: SchemaPolicy = "park"
 
     def target_name(self, *, schema: str, table: str, task: str = "", server: str = "") -> tuple[str, str]:
-        """Return the schema and table that a source table becomes."""
+        """Return the schema and table of a source table's target."""
         values = {"server": server, "task": task, "schema": schema, "table": table}
         before, dot, after = self.target.rpartition(".")
         if not dot:
@@ -107,7 +107,7 @@ class TableRules:
     """The selection of target tables, and their settings.
 
     Args:
-        rules: Exceptions for some tables, in order.
+        rules: Settings for matching tables, in order.
         include: Patterns of the selected source tables.
         exclude: Patterns of source tables whose messages are ignored.
     """
@@ -123,7 +123,7 @@ class TableRules:
 
     @property
     def engines(self) -> frozenset[str]:
-        """The engines that any table can have."""
+        """All engines in the settings."""
         return frozenset({self.defaults.engine, *(rule.settings["engine"] for rule in self.rules if "engine" in rule.settings)})
 
     @property
@@ -141,7 +141,7 @@ class TableRules:
 
 
 def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the problems of table settings: the setting's name, and the reason; missing settings have their defaults."""
+    """Return the problems of table settings as setting name and reason; missing settings have default values."""
     problems = []
     both = [name for name in settings.get("cluster_by", ()) if name in settings.get("partition_by", ())]
     if both:

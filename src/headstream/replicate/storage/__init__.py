@@ -1,1 +1,1 @@
-"""Where a pipeline's tables are: paths of this machine and URIs of object stores, the stores' settings and files."""
+"""The locations of a pipeline's tables (local paths and URIs of object stores), and the stores' settings and files."""

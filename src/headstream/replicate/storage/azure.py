@@ -1,4 +1,4 @@
-"""Azure's storage: ADLS and Blob containers."""
+"""Azure storage: ADLS and Blob containers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OPTIONS: Final[StoreOptions] = {
     "client_secret": StoreOption(("AZURE_CLIENT_SECRET",), "azure_storage_client_secret", "client_secret"),
 }
 _CREDENTIALS: Final = ("account_key", "client_secret", "sas_token")
-"""In the order in which the clients prefer them; a workload's identity comes after the first."""
+"""Credentials in the clients' order of precedence; a workload identity follows the account key."""
 _PRINCIPAL: Final = ("tenant_id", "client_id")
 _WORKLOAD: Final = ("AZURE_FEDERATED_TOKEN_FILE",)
 _TOKEN: Final = ("AZURE_STORAGE_TOKEN",)
@@ -42,7 +42,7 @@ _PREFERRED: Final = {
     "client_secret": (*_TOKEN, *_KEYS, *_WORKLOAD),
     "sas_token": (*_TOKEN, *_KEYS, *_WORKLOAD, "AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET"),
 }
-"""Variables that the clients read themselves, and prefer to a credential of the section."""
+"""Environment variables that the clients read themselves and that take precedence over a credential of the section."""
 
 
 class AzureAccess(StoreAccess):
@@ -73,7 +73,7 @@ class AzureAccess(StoreAccess):
         return self._host.partition(".")[0]
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
-        """Return the settings, completed from the environment; credentials of one kind, the section's first."""
+        """Return the settings, completed from the environment, with credentials of one kind, preferably the section's."""
         known = os.environ if environment is None else environment
         self._check_credentials(known)
         found = complete(self.storage, {each: _OPTIONS[each] for each in ("endpoint", *_PRINCIPAL)}, known)
@@ -88,7 +88,7 @@ class AzureAccess(StoreAccess):
 
     @staticmethod
     def _is_workload(own: StorageSettings, environment: Mapping[str, str]) -> bool:
-        """Return whether the clients log in by a workload's token, if there is no account key."""
+        """Return whether the clients log in with a workload identity token, if there is no account key."""
         return _has_principal(own) and bool(environment.get(_WORKLOAD[0]))
 
     def _check_credentials(self, environment: Mapping[str, str]) -> None:
@@ -125,7 +125,7 @@ class AzureAccess(StoreAccess):
         )
 
     def hadoop_settings(self) -> dict[str, str]:
-        """Return the settings of Hadoop's file system ABFS."""
+        """Return the settings of Hadoop's ABFS file system."""
         own = self.resolved()
         settings = _hadoop_retries(own.retry_us)
         login = self._login(own)
@@ -133,7 +133,7 @@ class AzureAccess(StoreAccess):
         return settings | (_emulator_settings(own.endpoint) if own.endpoint is not None else {})
 
     def hadoop_identity(self, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return ABFS' settings for the machine's identity; a workload's, if the environment has its token file."""
+        """Return ABFS settings for the machine's identity, or for a workload identity if the environment has its token file."""
         known, own = os.environ if environment is None else environment, self.resolved(environment)
         if any(getattr(own, name) is not None for name in _CREDENTIALS):
             return {}
@@ -147,12 +147,12 @@ class AzureAccess(StoreAccess):
 
     @property
     def hadoop_logins(self) -> tuple[str, ...]:
-        """ABFS' settings for the login of one session."""
+        """The ABFS settings for the login of one session."""
         names = ("fs.azure.account.auth.type", "fs.azure.account.key", "fs.azure.account.keyprovider")
         return tuple(name for each in names for name in (each, f"{each}.{self._host}"))
 
     def _login(self, own: StorageSettings) -> dict[str, str]:
-        """Return ABFS' settings for the credentials, without the account's name."""
+        """Return ABFS settings for the credentials, without the account's name."""
         kind, provider = "fs.azure.account.auth.type", "fs.azure.account.oauth.provider.type"
         if own.account_key is not None:
             return {kind: "SharedKey", "fs.azure.account.key": own.account_key}
@@ -170,7 +170,7 @@ class AzureAccess(StoreAccess):
 
     @property
     def hadoop_root(self) -> str:
-        """Scheme and container as Hadoop's file systems name them."""
+        """Scheme and container in the form of Hadoop's file systems."""
         return f"abfss://{self.bucket}"
 
     def describe(self) -> str:
@@ -199,12 +199,12 @@ def _provider(kind: str) -> str:
 
 
 def _authority(environment: Mapping[str, str]) -> str:
-    """Return the URL of the directory's login; national clouds have their own."""
+    """Return the login URL of the directory; national clouds have other URLs."""
     return (environment.get("AZURE_AUTHORITY_HOST") or "https://login.microsoftonline.com").rstrip("/")
 
 
 def _emulator_settings(url: str) -> dict[str, str]:
-    """Return ABFS' settings for a server of the Blob API that has accounts in its URLs' paths."""
+    """Return ABFS settings for a server of the Blob API that has the account in the path of URLs."""
     parts = urlsplit(url)
     is_encrypted = parts.scheme == "https"
     if parts.path.strip("/"):
@@ -228,10 +228,10 @@ def _emulator_settings(url: str) -> dict[str, str]:
 
 
 def _hadoop_retries(retry_us: int) -> dict[str, str]:
-    """Return ABFS' settings for retries of a time, microseconds.
+    """Return ABFS settings for retries during a time, microseconds.
 
-    Before retry n, from 0, it waits 2^n times the first wait on average, up to the longest wait. These are FIRST_WAIT_S and
-    LONGEST_WAIT_S, shortened so that the sum is the time.
+    Before retry n (from 0), ABFS waits 2^n times the first wait on average, up to the longest wait. The two waits are
+    FIRST_WAIT_S and LONGEST_WAIT_S, reduced so that the total is the given time.
     """
     count, total_s = 0, 0.0
     while total_s * 1e6 < retry_us:

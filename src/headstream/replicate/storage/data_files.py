@@ -1,4 +1,4 @@
-"""New data files of a Delta table: Parquet as deltalake writes it, and the `add` actions that describe them."""
+"""Writes new data files of a Delta table: Parquet files as deltalake writes them, with their `add` actions."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from headstream.replicate.storage.delta_places import Translated
 from headstream.replicate.storage.table_files import write_file
 
 _GROUP_BYTES: Final = 128 << 20
-"""Of a row group in memory."""
+"""Maximum size of a row group in memory, bytes."""
 _MOST_BYTES: Final = 100 << 20
-"""Size at which a file is closed, unless the table's properties set one; deltalake's default."""
+"""Default size at which a file is closed, bytes, as in deltalake; table properties can override it."""
 _MOST_TAKEN_BYTES: Final = 1 << 30
-"""Of rows that are taken by their numbers: Arrow puts all of a column's text together then, at most 2 GiB."""
+"""Maximum size of rows taken by number, bytes, because Arrow then concatenates a column's strings, at most 2 GiB."""
 _NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
 _PLAIN_FOLDER: Final = re.compile(r"[A-Za-z0-9_.=-]{3,200}")
-"""A partition's directory. Files of other values are in the table's own: see merge_on_read_refusal(), and names have a limit."""
+"""Pattern for a partition's directory. Files of other partitions are in the table's directory; see merge_on_read_refusal()."""
 _DEFAULT_INDEXED: Final = 32
 _LONGEST_TEXT: Final = 32
-"""Characters of a text in statistics."""
+"""Maximum number of characters of a string in statistics."""
 _GREATEST: Final = "\U0010ffff"
 _EXACT_DIGITS: Final = 15
-"""Digits of a decimal that a JSON number keeps in every reader."""
+"""Number of digits of a decimal that a JSON number keeps in every reader."""
 
 
 class DataFileWriter:
-    """Writes rows of one partition into new files; they belong to the table after a commit adds them.
+    """Writes rows of one partition to new files, which belong to the table after a commit has added them.
 
-    Holds one row group and one file in memory.
+    One row group and one file are in memory.
     """
 
     def __init__(self, snapshot: LogSnapshot, values: Mapping[str, str | None]) -> None:
@@ -54,7 +54,7 @@ class DataFileWriter:
         self._open()
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows, in the table's types, without partition columns; columns that are absent are null."""
+        """Add rows in the table's types, without partition columns; missing columns are null."""
         fields = self._schema
         known = set(rows.column_names)
         columns = [rows[f.name] if f.name in known else pa.nulls(rows.num_rows, f.type) for f in fields]
@@ -109,9 +109,9 @@ class DataFileWriter:
 
 
 def write_data_files(snapshot: LogSnapshot, rows: pa.Table) -> list[DataFile]:
-    """Write rows into new files of a table, by partition; they belong to it once a commit adds them.
+    """Write rows to new files of a table, by partition. The files belong to the table after a commit has added them.
 
-    Columns that the rows lack are null; StorageError if the table demands a value of such a column.
+    Columns that the rows lack are null; StorageError if such a column is not nullable.
     """
     schema = snapshot.schema
     for field in schema:
@@ -131,13 +131,13 @@ def write_data_files(snapshot: LogSnapshot, rows: pa.Table) -> list[DataFile]:
 
 
 def target_size(configuration: Mapping[str, str]) -> int:
-    """Return the size from which a table's files are large enough, bytes."""
+    """Return the target size of a table's files, bytes."""
     text = configuration.get("delta.targetFileSize", "")
     return int(text) if text.isdecimal() else _MOST_BYTES
 
 
 def _partitions(rows: pa.Table, columns: list[str]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
-    """Yield the rows of each partition, with its values in the form of the log."""
+    """Yield the rows of each partition, with the partition values in the form of the log."""
     if not columns or not rows.num_rows:
         if rows.num_rows:
             yield {}, rows
@@ -159,7 +159,7 @@ def _partitions(rows: pa.Table, columns: list[str]) -> Iterator[tuple[dict[str, 
 
 
 def _partition_text(value: Any) -> str | None:
-    """Return a partition's value as deltalake writes it."""
+    """Return a partition value in the form of deltalake."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -170,7 +170,7 @@ def _partition_text(value: Any) -> str | None:
 
 
 class _Statistics:
-    """A file's statistics: for the columns that the table's properties name, by default for the first columns."""
+    """The statistics of a file, for the columns in the table's properties or, by default, for the first columns."""
 
     def __init__(self, snapshot: LogSnapshot, columns: Sequence[str]) -> None:
         configuration = snapshot.configuration
@@ -188,7 +188,7 @@ class _Statistics:
         self._unknown: set[str] = set()
 
     def add(self, rows: pa.Table) -> None:
-        """Take account of rows."""
+        """Add the statistics of rows."""
         self.rows += rows.num_rows
         for name in self._nulls:
             column = rows[name]
@@ -202,7 +202,7 @@ class _Statistics:
                 self._bounds[name] = [min(known), max(known)]
 
     def text(self) -> str:
-        """Return them as JSON."""
+        """Return the statistics as JSON."""
         least: dict[str, Any] = {}
         greatest: dict[str, Any] = {}
         for name, bounds in self._bounds.items():
@@ -216,7 +216,7 @@ class _Statistics:
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, ...] | None:
-    """Return the least and the greatest value; no values if all are null, and None if readers could misinterpret the values."""
+    """Return the minimum and maximum; empty if all values are null, and None if readers could misinterpret the values."""
     kind = column.type
     tests = (
         pa.types.is_string,
@@ -239,7 +239,7 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, ...] | None:
 
 
 def _as_json(kind: pa.DataType, least: Any, greatest: Any) -> tuple[Any, Any]:
-    """Return bounds in the form of the log, None for a bound that it cannot represent."""
+    """Return bounds in the form of the log; None for a bound that the log cannot represent."""
     if pa.types.is_string(kind):
         return least[:_LONGEST_TEXT], _greatest_text(greatest)
     if pa.types.is_timestamp(kind):  # in milliseconds, which all readers know
@@ -260,7 +260,7 @@ def _greatest_text(text: str) -> str | None:
 
 
 def _moment(*, days: int = 0, milliseconds: int = 0, suffix: str = "") -> str | None:
-    """Return a time since 1970 in the form of the log; None before the year 1 and after 9999."""
+    """Return a time since 1970 in the form of the log; None outside the years 1 to 9999."""
     try:
         moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=days, milliseconds=milliseconds)
     except OverflowError:

@@ -1,12 +1,13 @@
-"""Deletion vectors of Delta tables: which rows of a data file are deleted, and where that is stored.
+"""Deletion vectors of Delta tables: the deleted rows of a data file, and the location of the vector.
 
-storageType  pathOrInlineDv                            the vector is
+storageType  pathOrInlineDv                            location of the vector
 u            optional prefix, 20 characters of Z85     in the table, <prefix>/deletion_vector_<uuid>.bin
-p            a URI                                     in a file, perhaps of another table
-i            Z85                                       in the descriptor itself
+p            a URI                                     in a file, possibly of another table
+i            Z85                                       in the descriptor
 
-A file holds several: 1 (a byte), then for each, at its offset, its size and bytes and CRC-32 (size and CRC big-endian). The bytes
-are the magic number, the count of 32-bit bitmaps, and for each its high half and portable Roaring serialization (little-endian).
+A file begins with the byte 1 and has one or more vectors. A vector, at its offset, consists of size, bytes and CRC-32 (size and
+CRC big-endian). The bytes are the magic number and the count of 32-bit bitmaps. A bitmap consists of its high half and the
+portable Roaring serialization (little-endian).
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ from headstream.replicate.storage.places import Place
 from headstream.replicate.storage.table_files import read_file, write_file
 
 Positions: TypeAlias = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
-"""Numbers of rows in a data file, from 0, ascending, each once."""
+"""Distinct ascending row numbers in a data file, from 0."""
 
 _UUID_CHARACTERS: Final = 20
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_B85: Final = str.maketrans(_Z85 + "".join(set(_B85) - set(_Z85)), _B85 + "\0" * len(set(_B85) - set(_Z85)))
-"""Both number the same groups of five characters with other alphabets; a character of the other one alone is invalid."""
+"""Translation of the Z85 alphabet to that of Base85; a character that is only in Base85 becomes invalid."""
 _TO_Z85: Final = str.maketrans(_B85, _Z85)
 _MAGIC: Final = 1681511377
 _NO_RUNS: Final = 12346
 _RUNS: Final = 12347
 _MOST_IN_ARRAY: Final = 4096
-"""Values of a Roaring container up to which they are listed; more are a bitmap of 65,536 bits."""
+"""Number of values up to which a Roaring container is a list; a larger container is a bitmap of 65,536 bits."""
 _LEAST_OFFSETS: Final = 4
-"""Containers from which a bitmap with runs has their offsets too."""
+"""Number of containers from which a bitmap with runs also has container offsets."""
 _MOST_INLINE: Final = 512
 _MOST_INLINE_TOGETHER: Final = 4096
-"""Bytes below which a vector, and all small ones of a commit, are stored in the log: another file costs a request. What is in the
-log is in each checkpoint too, with the vectors of files that were removed within days."""
+"""Size below which a vector, and all small vectors of a commit together, are stored in the log, because another file costs a
+request. Each checkpoint also contains the vectors in the log, including vectors of files that were removed in the last days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class DeletionVector:
     Args:
         storage: `u`, `p` or `i`.
         value: `pathOrInlineDv`.
-        offset: Where it begins in its file, bytes; None for an inline vector.
-        size_bytes: Of the vector.
+        offset: Start of the vector in its file, bytes; None for an inline vector.
+        size_bytes: Size of the vector.
         cardinality: Number of deleted rows.
     """
 
@@ -70,7 +71,7 @@ class DeletionVector:
 
     @classmethod
     def from_action(cls, action: Mapping[str, Any]) -> DeletionVector:
-        """Return the descriptor of a `deletionVector` of an add or remove action."""
+        """Return the descriptor from the `deletionVector` of an add or remove action."""
         return cls(
             action["storageType"], action["pathOrInlineDv"], action.get("offset"), action["sizeInBytes"], action["cardinality"]
         )
@@ -101,7 +102,7 @@ class DeletionVector:
 
     @property
     def inline(self) -> bytes | None:
-        """The vector itself, if the descriptor contains it.
+        """The bytes of the vector, if the descriptor contains them.
 
         Raises:
             DecodeError: the descriptor is invalid.
@@ -126,7 +127,7 @@ def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[Deleti
     """Return the rows that deletion vectors delete; each file is read once.
 
     Raises:
-        StorageError: a vector's file is missing, or it does not match its descriptor and checksum.
+        StorageError: a vector's file is missing, or the vector does not match its descriptor and checksum.
     """
     files: dict[str, bytes] = {}
     found = {}
@@ -148,10 +149,10 @@ def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[Deleti
 
 
 def write_vectors(table: Place, deleted: Mapping[str, Positions]) -> dict[str, DeletionVector]:
-    """Store deletion vectors, in one new file or, if few and small, in their descriptors; return data file -> descriptor.
+    """Store deletion vectors in one new file or, if they are small, in their descriptors; return data file -> descriptor.
 
     Args:
-        deleted: Data file -> all of its deleted rows, not only newly deleted rows.
+        deleted: Data file -> all deleted rows, including previously deleted rows.
     """
     name = uuid.uuid4()
     value = base64.b85encode(name.bytes).decode().translate(_TO_Z85)
@@ -240,7 +241,7 @@ def _decode(content: bytes) -> Positions:
 
 
 def _decode_bitmap(content: bytes, at: int) -> tuple[npt.NDArray[np.uint32], int]:
-    """Return the values of a portable Roaring bitmap, and where it ends."""
+    """Return the values of a portable Roaring bitmap, and its end position."""
     (cookie,) = struct.unpack_from("<I", content, at)
     at += 4
     if cookie & 0xFFFF == _RUNS:

@@ -1,9 +1,9 @@
-"""Commits of deletion vectors, which deltalake cannot make: rows of files become deleted and new files are added, atomically.
+"""Makes commits with deletion vectors, which deltalake does not support: deletes rows of files and adds new files, atomically.
 
-    data files, vectors    ->    _delta_log/N+1.json by put-if-absent    ->    the table has them
+    data files, vectors    ->    _delta_log/N+1.json by put-if-absent    ->    new version of the table
 
-If N+1 exists, the writer that committed first can have changed the same rows: Conflict. It is not a conflict if that commit is
-this commit, whose response was lost.
+If N+1 exists, another writer may have changed the same rows, and Conflict is raised, unless N+1 is this commit, whose response
+was lost.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from headstream.version import __version__
 
 _LOGGER: Final = logging.getLogger(__name__)
 _CHECKPOINT_INTERVAL: Final = 100
-"""Commits per checkpoint, unless the table's properties set them; deltalake's default."""
+"""Default number of commits per checkpoint, as in deltalake; table properties can override it."""
 _LONGEST_AGE_S: Final = 3600
-"""Seconds since a log was read, after which it is read again before a commit: the commits after it may have been deleted, and a
-number that has been given already may be free."""
+"""Maximum age of a read log for a commit, seconds. An older log is read again, because later commits may have been deleted, so
+that a used commit number would seem free."""
 
 
 class Conflict(Exception):  # noqa: N818
-    """Another writer has committed since the snapshot was read, which has advanced: look for the rows again."""
+    """Another writer has committed after the snapshot was read. The snapshot has advanced; find the rows again."""
 
 
 def commit_rows(
@@ -46,17 +46,17 @@ def commit_rows(
     metrics: Mapping[str, int],
     enable_deletion_vectors: bool = False,
 ) -> int:
-    """Delete rows and add files in one commit, which records (app_id, version); return the commit's number.
+    """Delete rows and add files in one commit that records (app_id, version); return the commit's number.
 
     Args:
-        snapshot: The snapshot in which the rows were found; it advances to the commit.
-        removed: Path of a live file -> all of its deleted rows, including previously deleted rows.
-        added: New files, of write_data_files().
-        enable_deletion_vectors: Whether the commit gives the table the feature if it lacks it.
+        snapshot: The snapshot in which the rows were found; advances to the commit.
+        removed: Path of a live file -> all deleted rows, including previously deleted rows.
+        added: New files from write_data_files().
+        enable_deletion_vectors: Whether the commit enables the feature if the table lacks it.
 
     Raises:
         Conflict: another writer committed first; nothing is committed.
-        StorageError: the store cannot be used, or a vector lacks rows that are already deleted.
+        StorageError: the store cannot be used, or a vector omits rows that are already deleted.
     """
     emptied = [path for path, positions in removed.items() if len(positions) == _count_rows(snapshot, snapshot.files[path])]
     kept = {path: positions for path, positions in removed.items() if path not in emptied}
@@ -82,7 +82,7 @@ def commit_rows(
 def commit_files(
     snapshot: LogSnapshot, *, removed: Iterable[DataFile], added: Iterable[DataFile], operation: str, metrics: Mapping[str, int]
 ) -> int:
-    """Replace live files by new files with the same rows, in one commit; return its number. The snapshot advances to it.
+    """Replace live files by new files with the same rows, in one commit; return its number, to which the snapshot advances.
 
     Raises:
         Conflict: another writer committed first; nothing is committed.
@@ -93,9 +93,9 @@ def commit_files(
 
 
 def drop_vectors(snapshot: LogSnapshot, properties: Collection[str] = ()) -> int:
-    """Remove the feature from a table whose files have no vectors, in one commit, and write a checkpoint; return its number.
+    """Remove the feature from a table without vectors in one commit, and write a checkpoint; return the commit's number.
 
-    No reader of the newest version needs older commits. The table also loses the given properties.
+    Readers of the newest version then need no older commits. The given properties are removed from the table too.
 
     Raises:
         Conflict: another writer committed first; nothing is committed.
@@ -137,7 +137,7 @@ def _commit(snapshot: LogSnapshot, actions: list[dict[str, Any]], operation: str
 
 
 def _is_created(snapshot: LogSnapshot, number: int, content: bytes, own: str) -> bool:
-    """Create a commit; return False if another writer's has its number."""
+    """Create a commit; return False if a commit of another writer has its number."""
     try:
         if create_file(snapshot.table, f"_delta_log/{number:020d}.json", content):
             return True
@@ -152,9 +152,9 @@ def _is_created(snapshot: LogSnapshot, number: int, content: bytes, own: str) ->
 
 
 def write_checkpoint(snapshot: LogSnapshot) -> None:
-    """Write a checkpoint, and delete the commits before it that are older than the table's properties keep them.
+    """Write a checkpoint, and delete earlier commits that are older than the table's log retention.
 
-    A failure is a warning: readers need no checkpoint.
+    A failure is only logged as a warning, because readers do not need the checkpoint.
     """
     try:
         with Translated(snapshot.table, "the checkpoint cannot be written"):
@@ -168,7 +168,7 @@ def write_checkpoint(snapshot: LogSnapshot) -> None:
 
 
 def _enabling(snapshot: LogSnapshot) -> list[dict[str, Any]]:
-    """Return the actions that give a table deletion vectors."""
+    """Return the actions that enable deletion vectors for a table."""
     configuration = {**snapshot.configuration, VECTORS_PROPERTY: "true"}
     metadata = {**snapshot.metadata, "configuration": configuration}
     protocol = [] if snapshot.protocol.has_vectors else [{"protocol": snapshot.protocol.action_with_vectors}]

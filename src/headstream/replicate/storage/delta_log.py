@@ -1,4 +1,4 @@
-"""The state of a Delta table by its log, with deletion vectors, which deltalake does not return.
+"""The state of a Delta table from its log, including deletion vectors, which deltalake does not return.
 
     _delta_log/   newest complete checkpoint  +  every later commit N.json   ->   LogSnapshot, which advances by later commits
 
@@ -32,23 +32,23 @@ _LOG: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-fA-F-]{36})?\.(?:parquet|json)")
 _PARSED: Final = ("stats_parsed", "partitionValues_parsed")
-"""Fields of a checkpoint's actions that others contain as text."""
+"""Fields of a checkpoint's actions that repeat other fields in parsed form."""
 _KINDS: Final = ("add", "remove", "metaData", "protocol", "txn", "sidecar")
 _ATTEMPTS: Final = 3
-"""Reads of a whole log: another writer can delete old commits and checkpoints meanwhile."""
+"""Number of attempts to read a whole log, because another writer can delete old commits and checkpoints at the same time."""
 _BATCH_ROWS: Final = 1 << 16
 _MOST_CACHED_BYTES: Final = 64 << 20
-"""Of decoded deletion vectors that a snapshot keeps."""
+"""Maximum size of the decoded deletion vectors that a snapshot caches, bytes."""
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_.=/-]+")
 _VECTORS: Final = "deletionVectors"
 VECTORS_PROPERTY: Final = "delta.enableDeletionVectors"
-"""The table property that asks writers to use deletion vectors: `true` or `false`."""
+"""The table property that determines whether writers use deletion vectors: `true` or `false`."""
 _SUPPORTED: Final = frozenset(
     {"appendOnly", "invariants", _VECTORS, "changeDataFeed", "checkConstraints", "generatedColumns", "identityColumns",
      "columnMapping", "timestampNtz", "variantType"}
 )  # fmt: skip
-"""Writer features that our commits obey, as long as the table does not use what merge_on_read_refusal() names."""
+"""Writer features that commits support unless merge_on_read_refusal() returns a reason."""
 _REFUSED_SETTINGS: Final = {
     "delta.enableChangeDataFeed": "its change data feed",
     "delta.appendOnly": "delta.appendOnly",
@@ -62,7 +62,7 @@ _IMPLIED: Final = {
     2: ("appendOnly", "invariants"), 3: ("checkConstraints",), 4: ("changeDataFeed", "generatedColumns"),
     5: ("columnMapping",), 6: ("identityColumns",),
 }  # fmt: skip
-"""Writer version -> the features that it adds to the lower versions'."""
+"""Writer version -> the features that it adds to those of lower versions."""
 
 
 @dataclass(frozen=True)
@@ -79,34 +79,34 @@ class DataFile:
 
     @property
     def path(self) -> str:
-        """Its path within the table's directory, URL-encoded, as in the log."""
+        """The file's path within the table's directory, URL-encoded as in the log."""
         return str(self.action["path"])
 
     @property
     def partition_values(self) -> dict[str, str | None]:
-        """Partition column -> value as text; None for null."""
+        """Partition column -> value as a string; None for null."""
         return dict(self.action.get("partitionValues") or {})
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The file's size, bytes."""
         return int(self.action["size"])
 
     @cached_property
     def stats(self) -> dict[str, Any]:
-        """`numRecords`, `minValues`, `maxValues`, `nullCount`, `tightBounds` with all digits of the log; empty if missing."""
+        """`numRecords`, `minValues`, `maxValues`, `nullCount`, `tightBounds`, with all digits in the log; empty if missing."""
         found = json.loads(self.action.get("stats") or "{}", parse_float=Decimal, parse_constant=str)
         return found if isinstance(found, dict) else {}
 
     @property
     def rows(self) -> int | None:
-        """Rows in the file, including deleted rows; None if the statistics lack it."""
+        """Number of rows in the file, including deleted rows; None if the statistics lack it."""
         count = self.stats.get("numRecords")
         return None if count is None else int(count)
 
     @property
     def deleted(self) -> int:
-        """Number of its deleted rows."""
+        """Number of deleted rows in the file."""
         return 0 if self.vector is None else self.vector.cardinality
 
 
@@ -128,7 +128,7 @@ class Protocol:
 
     @classmethod
     def from_action(cls, action: Mapping[str, Any]) -> Protocol:
-        """Return the protocol of an action."""
+        """Return the protocol in a `protocol` action."""
         features = [action.get(name) for name in ("readerFeatures", "writerFeatures")]
         return cls(
             action["minReaderVersion"],
@@ -143,7 +143,7 @@ class Protocol:
 
     @property
     def action_with_vectors(self) -> dict[str, Any]:
-        """The `protocol` action of the same table with the feature: a table with features lists all that it had implied."""
+        """The `protocol` action of the table with the feature; it must also list all features that older versions imply."""
         implied = [name for version, names in _IMPLIED.items() if version <= self.writer for name in names]
         writer = implied if self.writer_features is None else list(self.writer_features)
         reader = [*(["columnMapping"] if self.reader == 2 else []), *(self.reader_features or ())]
@@ -156,7 +156,7 @@ class Protocol:
 
     @property
     def action_without_vectors(self) -> dict[str, Any]:
-        """The `protocol` action of the same table without the feature, with the versions that most readers and writers know."""
+        """The `protocol` action of the table without the feature, with the lowest possible versions."""
         reader = sorted({*(self.reader_features or ())} - {_VECTORS})
         writer = sorted({*(self.writer_features or ())} - {_VECTORS})
         for version in range(2, max(_IMPLIED) + 1):
@@ -168,17 +168,17 @@ class Protocol:
 
 
 class LogSnapshot:
-    """The newest read state of a table; advance() reads the commits since.
+    """The state of a table at the last read; advance() reads newer commits.
 
     Attributes:
-        version: Of the newest commit that was read.
+        version: Version of the newest commit that was read.
         metadata: The newest `metaData` action: `schemaString`, `partitionColumns`, `configuration`.
         files: Path as in the log -> live file.
-        transactions: app_id -> version of its newest `txn` action.
-        folded_ms: Time of the last fold or merge of files, milliseconds since 1970 UTC; None if no commit that was read did
-            so.
-        removed: (Decoded path, vector) -> when it was removed, milliseconds since 1970 UTC, of removed files that the log has
-            not forgotten; empty unless read() was asked for them.
+        transactions: app_id -> version in its newest `txn` action.
+        folded_ms: Time of the last fold or compaction, milliseconds since 1970 UTC; None if there is none in the commits that
+            were read.
+        removed: (Decoded path, vector) -> time of removal, milliseconds since 1970 UTC, for removed files that are still in the
+            log; empty unless read() had `with_removed`.
     """
 
     def __init__(self, table: Place) -> None:
@@ -193,8 +193,8 @@ class LogSnapshot:
         """Read a table's log.
 
         Args:
-            with_removed: Whether to keep the removed files: many, which only vacuum needs.
-            at_least: A version that the log is known to have.
+            with_removed: Whether to keep the removed files, which can be many and which only vacuum needs.
+            at_least: A version that is known to exist.
         """
         snapshot = cls(table)
         snapshot._keeps_removed = with_removed
@@ -219,12 +219,12 @@ class LogSnapshot:
 
     @property
     def partition_columns(self) -> list[str]:
-        """The columns that files are partitioned by."""
+        """The columns by which files are partitioned."""
         return list(self.metadata.get("partitionColumns") or ())
 
     @property
     def fields(self) -> list[dict[str, Any]]:
-        """The columns as the log describes them."""
+        """The columns in the form of the log."""
         found: list[dict[str, Any]] = json.loads(self.metadata["schemaString"])["fields"]
         return found
 
@@ -237,11 +237,11 @@ class LogSnapshot:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether the table has the feature, and writers are asked to use it."""
+        """Whether the table has the feature and writers should use it."""
         return self.protocol.has_vectors and self.configuration.get(VECTORS_PROPERTY) == "true"
 
     def advance(self) -> bool:
-        """Read the newer commits; return whether there were newer commits."""
+        """Read newer commits; return whether there were newer commits."""
         with Translated(self.table, "the table's log cannot be read"):
             return self._advance()
 
@@ -267,7 +267,7 @@ class LogSnapshot:
         return _actions(self.table, f"{version:020d}.json")
 
     def apply(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
-        """Apply the next commit. Actions have any order: a file that is removed with one vector can be added with another."""
+        """Apply the next commit. Actions have any order; a file can be removed with one vector and added with another."""
         added = []
         for action in actions:
             if action.get("add"):
@@ -279,7 +279,7 @@ class LogSnapshot:
         self.version = version
 
     def deleted_rows(self, files: Iterable[DataFile]) -> dict[str, Positions]:
-        """Return the deleted rows of files, without files without deleted rows; vectors in use are kept in memory."""
+        """Return the deleted rows of files, omitting files without deleted rows; recently used vectors are kept in memory."""
         wanted = {file.path: file.vector for file in files if file.vector is not None}
         unread = [vector for vector in wanted.values() if vector not in self._cached]
         found = read_vectors(self.table, unread)
@@ -289,7 +289,7 @@ class LogSnapshot:
         return {path: found[vector] for path, vector in wanted.items()}
 
     def keep_vector(self, vector: DeletionVector, positions: Positions) -> None:
-        """Keep the rows of a vector in memory for deleted_rows(); old vectors are evicted."""
+        """Cache the rows of a vector for deleted_rows(), evicting old vectors."""
         known = self._cached.pop(vector, None)
         self._cached_bytes += positions.nbytes - (0 if known is None else known.nbytes)
         self._cached[vector] = positions
@@ -346,7 +346,7 @@ class LogSnapshot:
             self._schema = None
 
     def _remove(self, path: str, vector: DeletionVector | None) -> None:
-        """Remove a live file; its path can be escaped in another way than where it was added."""
+        """Remove a live file, whose path can be escaped in another way than in its `add` action."""
         name = unquote(path)
         if path not in self.files and (name != path or not path.isascii()):
             path = next((known for known in self.files if unquote(known) == name), path)
@@ -359,10 +359,10 @@ class LogSnapshot:
             self.removed[unquote(action["path"]), _vector_of(action)] = action.get("deletionTimestamp") or 0
 
     def vector_names(self, since_ms: int) -> set[str]:
-        """Return the names of the deletion-vector files, without directories, that versions since a time need.
+        """Return the names, without directories, of the deletion-vector files that versions since a time need.
 
         Args:
-            since_ms: The time, milliseconds since 1970 UTC.
+            since_ms: Start of the time, milliseconds since 1970 UTC.
 
         Raises:
             DecodeError: a descriptor is invalid.
@@ -374,7 +374,7 @@ class LogSnapshot:
 
 
 def merge_on_read_refusal(snapshot: LogSnapshot) -> str | None:
-    """Return why our commits must not write deletion vectors into a table, for example `row tracking`; None if they may."""
+    """Return the reason why Headstream must not write deletion vectors to a table, for example `row tracking`, or None."""
     protocol, configuration = snapshot.protocol, snapshot.configuration
     unknown = sorted(set(protocol.writer_features or ()) - _SUPPORTED)
     if unknown or protocol.writer > 7 or protocol.reader > 3:
@@ -402,14 +402,14 @@ def merge_on_read_refusal(snapshot: LogSnapshot) -> str | None:
 
 
 def open_parquet(snapshot: LogSnapshot, file: DataFile) -> pq.ParquetFile:
-    """Open a data file, in any store, without reading all of it."""
+    """Open a data file in any store without reading the whole file."""
     return open_parquet_file(snapshot.table, unquote(file.path), file.size)
 
 
 def read_batches(snapshot: LogSnapshot, file: DataFile) -> Iterator[pa.Table]:
-    """Yield the rows of a data file, including deleted rows, in order and in the table's types.
+    """Yield the rows of a data file in order, including deleted rows, in the table's types.
 
-    Columns that the file lacks are absent, and so are partition columns, which Spark writes into some files.
+    Columns that the file lacks are absent. Partition columns, which Spark writes to some files, are removed.
     """
     # A file can have types of its own: those that deltalake writes have views of text, which pyarrow cannot filter.
     types = {field.name: field for field in snapshot.schema if field.name not in snapshot.partition_columns}
@@ -426,7 +426,7 @@ def _vector_of(action: Mapping[str, Any]) -> DeletionVector | None:
 
 
 def _newest_checkpoint(names: list[str]) -> tuple[int, list[str]]:
-    """Return the version and the files of the newest complete checkpoint; -1 and no files without a checkpoint."""
+    """Return the version and the files of the newest complete checkpoint; -1 and no files if there is none."""
     parts: dict[tuple[int, int], list[str]] = {}
     for name in sorted(names):
         match = _CHECKPOINT.fullmatch(name)
@@ -451,7 +451,7 @@ def _checkpoint_actions(table: Place, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _resolved(table: Place, actions: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the actions of a checkpoint and of its sidecars."""
+    """Yield the actions of a checkpoint and its sidecars."""
     for action in actions:
         sidecar = action.get("sidecar")
         if sidecar and sidecar.get("path") is not None:
@@ -461,7 +461,7 @@ def _resolved(table: Place, actions: Iterable[dict[str, Any]]) -> Iterator[dict[
 
 
 def _actions(table: Place, name: str) -> list[dict[str, Any]]:
-    """Return the actions of a file of the log, one per line."""
+    """Return the actions in a file of the log, one per line."""
     content = read_file(table, f"{_LOG}/{name}")
     try:
         return [json.loads(line) for line in content.splitlines() if line.strip()]

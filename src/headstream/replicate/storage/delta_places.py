@@ -1,4 +1,4 @@
-"""Delta tables at places, by deltalake: opening them, their storage options, and its errors as ours."""
+"""Opens Delta tables with deltalake, and converts storage options and errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 
 class Translated:
-    """Converts deltalake's exceptions into a StorageError."""
+    """Converts exceptions of deltalake to StorageError."""
 
     def __init__(self, path: Place, what: str) -> None:
         self._path = path
@@ -27,7 +27,7 @@ class Translated:
 
 
 def open_table(place: Place) -> DeltaTable | None:
-    """Return the Delta table at a place; None if there is none."""
+    """Return the Delta table at a location; None if there is none."""
     if isinstance(place, StorePlace):
         # Not is_deltatable(): it holds the GIL while it waits for the store.
         try:
@@ -38,18 +38,18 @@ def open_table(place: Place) -> DeltaTable | None:
 
 
 def delta_options(place: Place) -> dict[str, str] | None:
-    """Return deltalake's `storage_options` of a place; None for a path."""
+    """Return deltalake's `storage_options` for a location; None for a path."""
     return place.delta_options if isinstance(place, StorePlace) else None
 
 
 def make_parent(place: Place) -> None:
-    """Create the directory that a new table's directory is in; an object store needs none."""
+    """Create the parent directory of a new table; does nothing in an object store."""
     if not isinstance(place, StorePlace):
         place.parent.mkdir(parents=True, exist_ok=True)
 
 
 def remove_file(table: Place, name: str) -> None:
-    """Delete a file at a path within a table; do nothing if it is missing."""
+    """Delete a file at a path within a table if it exists."""
     if isinstance(table, StorePlace):
         StoreFiles(table / name).remove()
     else:

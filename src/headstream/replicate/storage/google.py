@@ -1,4 +1,4 @@
-"""Google's Cloud Storage."""
+"""Google Cloud Storage."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _SIZES: Final = {
     "fs.gs.inputstream.inplace.seek.limit": str(8 << 20),
     "fs.gs.inputstream.min.range.request.size": str(2 << 20),
 }
-"""Hadoop's defaults for its own client, `64m`, as numbers: Google's connector rejects the letter."""
+"""Hadoop's defaults, such as `64m`, as numbers, because Google's connector rejects the suffix."""
 _FIRST_RETRY_S: Final = 1.25
-"""How long the connector waits before the first retry, as measured; then twice as long each time. The number is set."""
+"""Measured wait of the connector before the first retry, seconds; the wait doubles with each retry."""
 
 
 class GoogleAccess(StoreAccess):
@@ -75,7 +75,7 @@ class GoogleAccess(StoreAccess):
         )
 
     def hadoop_settings(self) -> dict[str, str]:
-        """Return the settings of Google's connector; Hadoop's client (hadoop-gcp) uses the same names for the login."""
+        """Return the settings of Google's connector; Hadoop's client (hadoop-gcp) has the same setting names for the login."""
         own = self.resolved()
         settings = {
             "fs.gs.impl": self.file_system,
@@ -108,7 +108,7 @@ class GoogleAccess(StoreAccess):
         return f"endpoint {own.endpoint or 'Google'}, credentials {keys}"
 
     def _config(self, settings: StorageSettings) -> dict[str, str]:
-        """Return the client's settings; with a custom endpoint, an emulator's, requests are not signed."""
+        """Return the client's settings; with a custom endpoint (an emulator), requests are not signed."""
         if settings.endpoint is not None:
             unsigned = {"gcs_base_url": settings.endpoint, "disable_oauth": True}
             key = {"client_email": "", "private_key": "", "private_key_id": "", **unsigned}
@@ -119,7 +119,7 @@ class GoogleAccess(StoreAccess):
 
 
 def _kind_of(path: str) -> str:
-    """Return the name of the client's setting for a credentials file: a key, or what Google's tools write for a user."""
+    """Return the name of the client's setting for a credentials file, which is a service account key or a user's credentials."""
     return "service_account" if _read_credentials(path)["type"] == "service_account" else "application_credentials"
 
 
@@ -145,5 +145,5 @@ def _hadoop_login(path: str) -> dict[str, str]:
 
 
 def _count_retries(retry_us: int) -> int:
-    """Return the number of the connector's retries that together take about the given time, microseconds."""
+    """Return the number of retries of the connector that take about the given time, microseconds."""
     return round(math.log2(retry_us / (_FIRST_RETRY_S * 1e6) + 1))

@@ -1,4 +1,4 @@
-"""HDFS, by its native protocol: deltalake's client and hdfs-native are one library, and Spark has a client."""
+"""HDFS by its native protocol. deltalake's client and hdfs-native are the same library; Spark has its own client."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from hdfs_native import Client, FileStatus
 
 _TAKEN_AWAY: Final = ".old"
-"""The end of the name of a file while it is replaced."""
+"""Suffix of a file's name while it is replaced."""
 
 
 class HdfsAccess(StoreAccess):
-    """The access to a file system; `bucket` is the NameNode's `host:port`, or a name from HADOOP_CONF_DIR."""
+    """The access to a file system; `bucket` is the NameNode's `host:port` or a name from HADOOP_CONF_DIR."""
 
     __slots__ = ()
     service: ClassVar[str] = "HDFS"
@@ -34,7 +34,7 @@ class HdfsAccess(StoreAccess):
     )
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
-        """Return the settings; HDFS's own are in the directory HADOOP_CONF_DIR."""
+        """Return the settings; HDFS has its own settings in the directory HADOOP_CONF_DIR."""
         return self.storage
 
     def delta_options(self) -> dict[str, str]:
@@ -56,12 +56,12 @@ class HdfsAccess(StoreAccess):
         )
 
     def hadoop_settings(self) -> dict[str, str]:
-        """Return no settings: Spark reads HADOOP_CONF_DIR."""
+        """Return no settings, because Spark reads HADOOP_CONF_DIR."""
         return {}
 
     @property
     def hadoop_root(self) -> str:
-        """Scheme and NameNode as Hadoop's file systems name them."""
+        """Scheme and NameNode in the form of Hadoop's file systems."""
         return f"hdfs://{self.bucket}"
 
     def describe(self) -> str:
@@ -70,13 +70,13 @@ class HdfsAccess(StoreAccess):
 
 
 class _HdfsClient:
-    """Files of HDFS as objects: each is written under a hidden name and renamed, which is atomic in the NameNode."""
+    """Files of HDFS as objects. A file is written with a hidden name and renamed, which is atomic in the NameNode."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def read(self, key: str) -> tuple[bytes, str] | None:
-        """Read a file, after restoring a file that an unfinished replace() had moved away."""
+        """Read a file, first restoring a file that an unfinished replace() has moved away."""
         try:
             content = self._content(key)
         except FileNotFoundError:
@@ -91,7 +91,7 @@ class _HdfsClient:
         return self._move(self._write_hidden(key, content), key)
 
     def replace(self, key: str, content: bytes, tag: str) -> bool:
-        """Replace a file: HDFS has no condition on content, so the old file is first moved away, as only one process can."""
+        """Replace a file. HDFS has no conditional write, so the old file is first moved away, which only one process can do."""
         new, old = self._write_hidden(key, content), f"{_hidden(key)}{_TAKEN_AWAY}"
         try:
             self._client.rename(f"/{key}", f"/{old}")
@@ -157,7 +157,7 @@ class _HdfsClient:
         return hidden
 
     def _move(self, hidden: str, key: str) -> bool:
-        """Rename a hidden file to its final name; return False, and delete it, if a file has that name."""
+        """Rename a hidden file to its final name; if the name exists, delete the hidden file and return False."""
         try:
             self._client.rename(f"/{hidden}", f"/{key}")
         except FileExistsError:

@@ -1,4 +1,4 @@
-"""Objects of S3, Azure and Google by obstore, a wrapper of Rust's object_store, which deltalake also uses."""
+"""Objects in S3, Azure and Google Cloud Storage, by obstore, which wraps Rust's object_store like deltalake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ObjectClient:
-    """The objects of a bucket or container; `uses_versions`: conditions are on an object's version (Google), not its ETag."""
+    """The objects of a bucket or container. `uses_versions`: conditions use an object's version (Google), not its ETag."""
 
     def __init__(self, store: ObjectStore, *, uses_versions: bool = False) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class ObjectClient:
         return True
 
     def replace(self, key: str, content: bytes, tag: str) -> bool:
-        """Replace an object if it still has this tag; return whether it had."""
+        """Replace an object if it still has the given tag; return whether it was replaced."""
         try:
             self._put(key, content, {self._condition: tag})
         except PreconditionError:
@@ -47,7 +47,7 @@ class ObjectClient:
         self._put(key, content, "overwrite")
 
     def remove(self, key: str) -> None:
-        """Delete an object; do nothing if it is missing."""
+        """Delete an object if it exists."""
         try:
             obstore.delete(self._store, key)
         except FileNotFoundError:  # Azure and Google say so
@@ -58,7 +58,7 @@ class ObjectClient:
         return any(len(page) for page in obstore.list(self._store, prefix=prefix, chunk_size=1))
 
     def names(self, prefix: str, after: str) -> list[str]:
-        """Return the names of the objects below a key, after a given name, in order."""
+        """Return the names of the objects below a key that follow a given name, in order."""
         root = f"{prefix}/" if prefix else ""
         pages = obstore.list(self._store, prefix=prefix, offset=f"{root}{after}" if after else None, chunk_size=1000)
         names = (str(found["path"]).removeprefix(root) for page in pages for found in page)

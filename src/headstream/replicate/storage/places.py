@@ -1,13 +1,13 @@
-"""Places: a path of this machine, or a URI of an object store. Both have `/`, `.parent`, `.name` and str().
+"""Locations: a local path or a URI of an object store. Both have `/`, `.parent`, `.name` and str().
 
-    s3://bucket/key   s3a://bucket/key (the same)
+    s3://bucket/key   s3a://bucket/key
     abfss://container@account.dfs.core.windows.net/key
     gs://bucket/key
     hdfs://host:port/key
     file:///path, path                                a path
 
-A URI contains the settings of its store, so that any code with a place can read and write there. The settings are
-neither printed nor compared.
+A StorePlace contains the settings of its store, so that code with a location can read and write it. The settings are neither
+printed nor compared.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _FORMS: Final = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorePlace:
-    """A place in an object store.
+    """A location in an object store.
 
     Args:
-        bucket: The bucket; for Azure container and account, for HDFS the NameNode, as in the URI.
-        key: The key or its prefix, without slashes at its ends; "" for the entire bucket.
+        bucket: The bucket as in the URI; for Azure, container and account; for HDFS, the NameNode.
+        key: The key or key prefix, without leading and trailing slashes; "" for the entire bucket.
         scheme: `s3`, `abfss`, `gs` or `hdfs`.
     """
 
@@ -77,7 +77,7 @@ class StorePlace:
 
     @property
     def parent(self) -> StorePlace:
-        """The place that contains it; a bucket's parent is itself."""
+        """The parent location; the parent of a bucket is the bucket."""
         return replace(self, key=self.key.rpartition("/")[0])
 
     @property
@@ -92,7 +92,7 @@ class StorePlace:
 
     @property
     def hadoop_uri(self) -> str:
-        """The URI as Hadoop's file systems name it."""
+        """The URI in the form of Hadoop's file systems."""
         return f"{self.access.hadoop_root}/{self.key}"
 
 
@@ -101,13 +101,13 @@ Place: TypeAlias = Path | StorePlace
 
 
 def parse_place(text: str, *, is_table: bool = True) -> Place:
-    """Return the place that a path or a URI names.
+    """Return the location of a path or URI.
 
     Args:
-        is_table: Whether it is for Delta tables, so that it can be a catalog's table name.
+        is_table: Whether it is for Delta tables, where users may have set a catalog's table name.
 
     Raises:
-        InvalidOptionError: its scheme is unsupported, the URI is invalid, or it is a catalog's table name.
+        InvalidOptionError: the scheme is not supported, the URI is invalid, or the string is a table name of a catalog.
     """
     found = _SCHEME.match(text)
     scheme = "" if found is None else found[1].lower()
@@ -131,11 +131,11 @@ def parse_place(text: str, *, is_table: bool = True) -> Place:
 
 
 def find_place_problem(place: object, *, served: bool, is_table: bool) -> tuple[str, str] | None:
-    """Return a place's problem and the advice; None if it can be used.
+    """Return the problem of a location, with advice; None if the location is valid.
 
     Args:
-        served: Whether this setting's place can be in an object store.
-        is_table: Whether it is for Delta tables, so that it can be a catalog's table name.
+        served: Whether the setting's location can be in an object store.
+        is_table: Whether it is for Delta tables, where users may have set a catalog's table name.
     """
     if not isinstance(place, StorePlace):
         schemes = [f"{scheme}:" for scheme in (*_KINDS, *_ALIASES)]
@@ -148,18 +148,18 @@ def find_place_problem(place: object, *, served: bool, is_table: bool) -> tuple[
 
 
 def resolve_place(place: Place) -> Place:
-    """Return a path as an absolute one without links, and a URI unchanged."""
+    """Return a path as an absolute path without links, and a URI unchanged."""
     return place.resolve() if isinstance(place, Path) else place
 
 
 def failure(place: Place, what: str, reason: str) -> StorageError:
-    """Return the error for a place that a client could not read or write, without the credentials of its store."""
+    """Return the error for a location that a client could not read or write, without the store's credentials."""
     shown = place.access.redact(reason) if isinstance(place, StorePlace) else reason
     return StorageError(f"{what}: {shown}", where=str(place))
 
 
 def shown_cause(place: Place, error: Exception) -> Exception | None:
-    """Return the cause for a failure(): None for a store, since the client's text can contain credentials."""
+    """Return the cause for a failure(); None for a store, since the client's message can contain credentials."""
     return None if isinstance(place, StorePlace) else error
 
 
@@ -168,5 +168,5 @@ def bind(place: StorePlace, storage: StorageSettings) -> StorePlace: ...
 @overload
 def bind(place: Place, storage: StorageSettings) -> Place: ...
 def bind(place: Place, storage: StorageSettings) -> Place:
-    """Return a place with the settings of its store; a path unchanged."""
+    """Return a location with the settings of its store, and a path unchanged."""
     return replace(place, storage=storage) if isinstance(place, StorePlace) else place

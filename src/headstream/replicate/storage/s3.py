@@ -1,4 +1,4 @@
-"""S3: AWS, and any server with its API and conditional writes."""
+"""S3: AWS, and other servers with the S3 API and conditional writes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OPTIONS: Final[StoreOptions] = {
     "session_token": StoreOption(("AWS_SESSION_TOKEN",), "aws_session_token", "session_token", "fs.s3a.session.token"),
 }
 _DEFAULT_REGION: Final = "us-east-1"
-"""For stores without regions, and the default of AWS's tools; AWS rejects a wrong region with the right one's name."""
+"""Region for stores without regions, and the default of AWS tools. AWS rejects a wrong region, naming the right region."""
 
 
 class S3Access(StoreAccess):
@@ -87,7 +87,7 @@ class S3Access(StoreAccess):
         return ObjectClient(S3Store(self.bucket, **self.store_options(settings, retry_us)))
 
     def hadoop_settings(self) -> dict[str, str]:
-        """Return the settings of Hadoop's file system S3A."""
+        """Return the settings of Hadoop's S3A file system."""
         own = self.resolved()
         settings = named_options(own, _OPTIONS, "hadoop")
         settings |= {
@@ -109,7 +109,7 @@ class S3Access(StoreAccess):
         return f"s3a://{self.bucket}"
 
     def describe(self) -> str:
-        """Return endpoint, region and the source of the credentials, without the credentials."""
+        """Return the endpoint, the region and the source of the credentials, without the credentials."""
         own = self.resolved()
         keys = "of [storage]" if self.storage.access_key_id is not None else "of AWS_ACCESS_KEY_ID"
         if own.access_key_id is None:
@@ -123,9 +123,9 @@ def _uses_path_style(settings: StorageSettings) -> bool:
 
 
 def _doubled_waits(retry_us: int) -> tuple[int, int]:
-    """Return number and interval, milliseconds, of Hadoop's retries that last a time, microseconds, together.
+    """Return the number and interval (milliseconds) of Hadoop's retries for a total time (microseconds).
 
-    Before retry n of them it waits 2^n intervals on average, without an upper limit.
+    Before retry n, Hadoop waits 2^n intervals on average, without an upper limit.
     """
     first_us = FIRST_WAIT_S * 1e6 / 2
     count = max(round(math.log2(retry_us / first_us + 2)) - 1, 0)

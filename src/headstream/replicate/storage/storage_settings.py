@@ -1,7 +1,7 @@
-"""The section [storage]: endpoint, region and credentials of an object store, for deltalake, our own files and Spark.
+"""The section [storage]: endpoint, region and credentials of an object store, for deltalake, Headstream's files and Spark.
 
-Settings that the section lacks are read from the usual environment variables of the places' kind of store (store_access.py); the
-rest is left to the clients: role and web identity variables, and the instance's metadata service.
+Settings that the section lacks are read from the usual environment variables of the kind of store (store_access.py). The clients
+read everything else: role and web identity variables, and the instance's metadata service.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SECRETS: Final = ("access_key_id", "secret_access_key", "session_token", "accou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageSettings:
-    """An object store.
+    """The settings of an object store.
 
     Args:
         endpoint: URL of a store that is not the cloud provider's own, such as `https://minio.example:9000`.
@@ -32,7 +32,7 @@ class StorageSettings:
         client_id: The client id of the service principal (Azure).
         client_secret: Secret of the service principal (Azure).
         service_account: Path of the JSON key file of a service account (Google).
-        retry_us: How long a failing request is retried, microseconds; after that, the changes of the table wait.
+        retry_us: Time for which a failing request is retried, microseconds; afterwards the changes of the table wait.
 
     Raises:
         InvalidOptionError: settings contradict each other, or the endpoint is not a URL.
@@ -76,7 +76,7 @@ class StorageSettings:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Secret values, which must not appear in any text."""
+        """Secret values, which must not appear in any output."""
         return tuple(value for name in _SECRETS if (value := getattr(self, name)) is not None)
 
 

@@ -1,4 +1,4 @@
-"""Endpoints and credentials per kind of store: deltalake, our own objects and Spark get the same endpoint and credentials.
+"""Endpoints and credentials per kind of store, the same for deltalake, Headstream's objects and Spark.
 
 S3Access        s3.py        s3://bucket/key
 AzureAccess     azure.py     abfss://container@account.dfs.core.windows.net/key
@@ -21,42 +21,42 @@ from headstream.replicate.storage.storage_settings import StorageSettings
 
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 5.0
-"""Longest delay between retries, seconds: a recovered store is noticed within it."""
+"""Maximum delay between retries, seconds, after which a recovered store is noticed."""
 _MOST_RETRIES: Final = 1000
-"""High enough that retry_us is the limit."""
+"""Maximum number of retries, high enough that retry_us is the limit."""
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _ARROW: Final = re.compile(r"\s*(?:↳|->|\n)\s*")
 _REASON: Final = re.compile(r'message: "([^"]+)"')
 _SHORTEST_SECRET: Final = 4
-"""Shorter secrets are not redacted: they occur in ordinary words, and no store issues them."""
+"""Minimum length of a redacted secret. Shorter strings occur in ordinary words, and no store issues such secrets."""
 
 
 class StoreClient(Protocol):
-    """The objects of one bucket, container or file system; keys have no slash at their ends.
+    """The objects of one bucket, container or file system; keys have no leading or trailing slash.
 
-    Methods raise the client's own errors, which StoreFiles converts.
+    Methods raise the errors of the client, which StoreFiles converts.
     """
 
     def read(self, key: str) -> tuple[bytes, str] | None:
-        """Return an object's bytes and the tag of this version; None if there is none."""
+        """Return an object's bytes and the tag of its version; None if it does not exist."""
 
     def create(self, key: str, content: bytes) -> bool:
         """Create an object atomically; return False if it exists."""
 
     def replace(self, key: str, content: bytes, tag: str) -> bool:
-        """Replace an object if it still has this tag; return whether it had."""
+        """Replace an object if it still has the given tag; return whether it was replaced."""
 
     def write(self, key: str, content: bytes) -> None:
-        """Create or overwrite an object; readers see the old or the new object."""
+        """Create or overwrite an object atomically."""
 
     def remove(self, key: str) -> None:
-        """Delete an object; do nothing if it is missing."""
+        """Delete an object if it exists."""
 
     def has_any(self, prefix: str) -> bool:
         """Return whether an object exists below a key."""
 
     def names(self, prefix: str, after: str) -> list[str]:
-        """Return the names of the objects below a key that follow a given name, in order; deeper names have slashes."""
+        """Return the sorted names of objects below a key that follow a name; names of deeper levels contain slashes."""
 
     def folders(self, prefix: str) -> list[str]:
         """Return the names of the next level below a key that have objects below them."""
@@ -70,17 +70,17 @@ class StoreAccess(ABC):
     storage: StorageSettings
 
     service: ClassVar[str]
-    """The store, for messages: `S3`."""
+    """Name of the store for errors, for example `S3`."""
     extra: ClassVar[str]
-    """The extra of the package with the client."""
+    """The package extra that contains the client."""
     jars: ClassVar[str | None]
-    """The set of jars that Spark needs; None if Spark has them."""
+    """The set of jars that Spark needs; None if Spark contains the jars."""
     file_system: ClassVar[str]
     """Hadoop's class for the store."""
     advice: ClassVar[str]
     """Advice for errors if the store cannot be reached."""
     condition: ClassVar[str]
-    """The request condition that makes a creation fail if the object exists."""
+    """The request condition with which a creation fails if the object exists."""
 
     @abstractmethod
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
@@ -95,7 +95,7 @@ class StoreAccess(ABC):
         """Return a client.
 
         Args:
-            retry_us: How long a request is retried, microseconds.
+            retry_us: Time for which a request is retried, microseconds.
 
         Raises:
             ImportError: the client's package is not installed.
@@ -103,13 +103,13 @@ class StoreAccess(ABC):
 
     @abstractmethod
     def hadoop_settings(self) -> dict[str, str]:
-        """Return the settings of Hadoop's file system, for Spark; a setting of Spark's is `spark.hadoop.` and its name.
+        """Return the settings of Hadoop's file system for Spark; as a Spark setting, a name has the prefix `spark.hadoop.`.
 
-        They contain credentials: set in a running driver's Hadoop configuration, they appear on no command line.
+        The settings contain credentials. Set them in a running driver's Hadoop configuration, so they appear on no command line.
         """
 
     def hadoop_identity(self) -> dict[str, str]:
-        """Return the settings of Hadoop's file system for the machine's identity, where it does not use that by itself."""
+        """Return the settings with which Hadoop's file system uses the machine's identity, if it does not by default."""
         return {}
 
     @property
@@ -119,15 +119,15 @@ class StoreAccess(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return endpoint and the source of the credentials, without the credentials."""
+        """Return the endpoint and the source of the credentials, without the credentials."""
 
     @property
     def hadoop_root(self) -> str:
-        """Scheme and bucket as Hadoop's file systems name them."""
+        """Scheme and bucket in the form of Hadoop's file systems."""
         raise NotImplementedError
 
     def redact(self, text: str) -> str:
-        """Return a client's error in one line, without credentials."""
+        """Return a client's error message in one line, without credentials."""
         found, _, debugging = text.partition("\n\nDebug source:")
         found = found.partition("\n\tat ")[0]  # the stack of a server in Java
         found = _ARROW.sub(": ", _COLOUR.sub("", found)).strip(": ")
@@ -141,8 +141,8 @@ class StoreAccess(ABC):
 
 
 class StoreOption(NamedTuple):
-    """A setting of [storage] in the environment (the first variable that is set), and the names that deltalake, obstore and
-    Hadoop's file system have for it: empty if a client takes it in another form, or does not have it.
+    """The environment variables for a setting of [storage] (the first that is set is used), and the setting's names in deltalake,
+    obstore and Hadoop's file system. A name is empty if the client lacks the setting or requires another form.
     """
 
     variables: tuple[str, ...]
@@ -152,13 +152,13 @@ class StoreOption(NamedTuple):
 
 
 StoreOptions: TypeAlias = Mapping[str, StoreOption]
-"""By the name of the setting."""
+"""Setting -> its option."""
 
 
 def named_options(
     settings: StorageSettings, options: StoreOptions, whose: Literal["delta", "client", "hadoop"]
 ) -> dict[str, str]:
-    """Return the settings that are given, by the names that a client has for them."""
+    """Return the settings that are set, with a client's names."""
     found = ((getattr(option, whose), getattr(settings, name)) for name, option in options.items())
     return {name: value for name, value in found if name and value is not None}
 
@@ -175,7 +175,7 @@ def complete(storage: StorageSettings, options: StoreOptions, environment: Mappi
 
 
 def delta_retries(retry_us: int) -> dict[str, str]:
-    """Return deltalake's options for retries of a time, microseconds."""
+    """Return deltalake's options for retries during a time, microseconds."""
     return {
         "max_retries": str(_MOST_RETRIES),
         "retry_timeout": f"{math.ceil(retry_us / 1000)}ms",
@@ -185,6 +185,6 @@ def delta_retries(retry_us: int) -> dict[str, str]:
 
 
 def object_retries(retry_us: int) -> dict[str, Any]:
-    """Return obstore's `retry_config` for retries of a time, microseconds."""
+    """Return obstore's `retry_config` for retries during a time, microseconds."""
     backoff = {"init_backoff": timedelta(seconds=FIRST_WAIT_S), "max_backoff": timedelta(seconds=LONGEST_WAIT_S), "base": 2}
     return {"max_retries": _MOST_RETRIES, "retry_timeout": timedelta(microseconds=retry_us), "backoff": backoff}

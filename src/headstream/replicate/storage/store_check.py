@@ -1,4 +1,4 @@
-"""The check of a pipeline's object stores at its start: reachable, writable, and with conditional puts, which commits need."""
+"""Checks at the start that a pipeline's object stores are reachable, writable, and support conditional puts for commits."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 _PROBE: Final = "_headstream_probe"
 _RETRY_US: Final = 5_000_000
-"""Retries of the check, microseconds: enough for a brief outage, short enough to report a wrong endpoint soon."""
+"""Retry time of the check, microseconds: long enough for a short outage, and short enough to report a wrong endpoint soon."""
 
 
 def check_stores(places: Iterable[Place], *, read: Place | None = None) -> None:
-    """Check each place in an object store: an object is created, a second creation is rejected, it is read and deleted.
+    """Check object stores: an object can be created, a second creation is rejected, and it can be read and deleted.
 
     Args:
-        places: Of any kind; paths are skipped.
-        read: A place that is only read: its files are listed.
+        places: Locations of any kind; paths are skipped.
+        read: A location that is only read; its files are listed.
 
     Raises:
         StorageError: a store cannot be reached or written, or it ignores conditions, so that two writers could
@@ -49,7 +49,7 @@ def check_stores(places: Iterable[Place], *, read: Place | None = None) -> None:
 
 @contextmanager
 def _explained(place: StorePlace) -> Iterator[None]:
-    """Add the attempted operation and advice to the error of a store."""
+    """Add the attempted operation and advice to a store's error."""
     try:
         yield
     except StorageError as error:

@@ -11,10 +11,10 @@ from headstream.replicate.storage.store_access import StoreAccess, StoreClient
 
 
 class StoreFiles:
-    """The objects at and below a place; every method raises StorageError where the store cannot be reached.
+    """The objects at and below a location; every method raises StorageError if the store cannot be reached.
 
     Args:
-        retry_us: How long a request is retried, microseconds; by default as in the place's settings.
+        retry_us: Time for which a request is retried, microseconds; by default the time in the location's settings.
 
     Raises:
         MissingExtraError: the store's client is not installed.
@@ -25,30 +25,30 @@ class StoreFiles:
         self._retry_us = place.storage.retry_us if retry_us is None else retry_us
 
     def read(self) -> tuple[bytes, str] | None:
-        """Return an object's bytes and the tag of this version; None if there is none."""
+        """Return an object's bytes and the tag of its version; None if it does not exist."""
         with _Translated(self._place, "cannot be read"):
             return self._client().read(self._place.key)
 
     def create(self, content: bytes) -> bool:
         """Create an object; return False if it exists. Of concurrent calls, one succeeds.
 
-        A request that is retried after a lost response finds its own object: callers read the existing object.
+        After a lost response, a retried request finds its own object and returns False; callers read the existing object.
         """
         with _Translated(self._place, "cannot be written"):
             return self._client().create(self._place.key, content)
 
     def replace(self, content: bytes, tag: str) -> bool:
-        """Replace an object if its tag is still `tag`; return whether it was."""
+        """Replace an object if its tag is still `tag`; return whether it was replaced."""
         with _Translated(self._place, "cannot be written"):
             return self._client().replace(self._place.key, content, tag)
 
     def has_any(self) -> bool:
-        """Return whether an object exists below the place."""
+        """Return whether an object exists below the location."""
         with _Translated(self._place, "cannot be listed"):
             return self._client().has_any(self._place.key)
 
     def names(self, after: str = "") -> list[str]:
-        """Return the sorted names of the objects below the place after `after`, with the slashes of deeper levels."""
+        """Return the sorted names of objects below the location that follow `after`; deeper levels contain slashes."""
         with _Translated(self._place, "cannot be listed"):
             return self._client().names(self._place.key, after)
 
@@ -58,12 +58,12 @@ class StoreFiles:
             self._client().write(self._place.key, content)
 
     def folders(self) -> list[str]:
-        """Return the names of the next level below the place that have objects below them."""
+        """Return the names of the next level below the location that have objects below them."""
         with _Translated(self._place, "cannot be listed"):
             return self._client().folders(self._place.key)
 
     def remove(self) -> None:
-        """Delete an object; do nothing if it is missing."""
+        """Delete an object if it exists."""
         with _Translated(self._place, "cannot be deleted"):
             self._client().remove(self._place.key)
 
@@ -73,7 +73,7 @@ class StoreFiles:
 
 
 class _Translated:
-    """Converts a client's exceptions into a StorageError without credentials."""
+    """Converts exceptions of a client to StorageError without credentials."""
 
     def __init__(self, place: StorePlace, what: str) -> None:
         self._place = place

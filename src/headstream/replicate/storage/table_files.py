@@ -1,4 +1,4 @@
-"""Files of a Delta table at any place: complete files, new files that only one process can create, and Parquet files in parts."""
+"""Files of a Delta table at any location: complete files, new files that only one process can create, and Parquet files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 
 def read_file(table: Place, path: str) -> bytes:
-    """Return a file of a table, by its path within it."""
+    """Return the content of a file, by its path within the table."""
     if isinstance(table, StorePlace):
         found = StoreFiles(table / path).read()
         if found is None:
@@ -45,7 +45,7 @@ def create_file(table: Place, path: str, content: bytes) -> bool:
     """Create a file of a table atomically; return False if it exists. Of concurrent calls, one succeeds.
 
     Raises:
-        StorageError: it cannot be written; whether it exists then is unknown.
+        StorageError: the file cannot be written; it may or may not exist.
     """
     if isinstance(table, StorePlace):
         return StoreFiles(table / path).create(content)
@@ -64,7 +64,7 @@ def create_file(table: Place, path: str, content: bytes) -> bool:
 
 
 def file_names(directory: Place, after: str = "") -> list[str]:
-    """Return the names of the files in a directory that follow a given name; in an object store also the names below it."""
+    """Return the names of the files in a directory that follow a given name; in an object store, also names of deeper levels."""
     if isinstance(directory, StorePlace):
         return StoreFiles(directory).names(after)
     with Translated(directory, "the directory cannot be listed"):
@@ -72,7 +72,7 @@ def file_names(directory: Place, after: str = "") -> list[str]:
 
 
 def open_parquet_file(table: Place, path: str, size: int) -> pq.ParquetFile:
-    """Open a Parquet file of a table, of a size in bytes, without reading all of it."""
+    """Open a Parquet file of a table, of a size in bytes, without reading the whole file."""
     with Translated(table / path, "the data file cannot be read"):
         if isinstance(table, StorePlace):
             source: Any = pafs.PyFileSystem(DeltaStorageHandler(str(table), table.delta_options, {path: size})).open_input_file(

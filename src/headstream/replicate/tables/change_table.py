@@ -1,17 +1,17 @@
-"""The change table of a target: every change that was applied to it, one row each, append-only.
+"""The change table of a target, an append-only table with one row per change that was applied to the target.
 
     the target's columns, with the change's values
-    _hs_operation STRING | _hs_sequence STRING | _hs_commit_time TIMESTAMP, which the sequence begins with
-    _hs_timestamp STRING, as the source wrote it | _hs_stream_position STRING
-    _hs_transaction STRING | _hs_event BIGINT, its number in the transaction | _hs_last_event BOOLEAN
-    _hs_present, _hs_changed ARRAY<STRING>: the columns that the change carries, and that it changed; null if unknown
-    _hs_envelope_headers MAP<STRING,STRING>: the envelope's own headers
-    _hs_topic STRING | _hs_partition INT | _hs_offset BIGINT | _hs_logged_time TIMESTAMP: its origin
-    _hs_before_<column>: the row before
+    _hs_operation STRING | _hs_sequence STRING | _hs_commit_time TIMESTAMP, from the start of the sequence
+    _hs_timestamp STRING, as in the message | _hs_stream_position STRING
+    _hs_transaction STRING | _hs_event BIGINT, number in the transaction | _hs_last_event BOOLEAN
+    _hs_present, _hs_changed ARRAY<STRING>: the carried columns, and the changed columns; null if unknown
+    _hs_envelope_headers MAP<STRING,STRING>: the headers of the envelope
+    _hs_topic STRING | _hs_partition INT | _hs_offset BIGINT | _hs_logged_time TIMESTAMP: coordinates in the source
+    _hs_before_<column>: values before the change
 
-It is appended to after the merge, under the same unit and version, so changes that the merge rejected are not in it. It has
-each message once, even after crashes: the messages of a unit that can repeat (begun before a crash, released after a failure or
-from the dead letter) are compared with the coordinates and log times in the table. Executors write their own changes.
+Changes are appended after the merge, with the same unit and version, so the table does not contain changes that the merge has
+rejected. It has each message once, even after crashes: if the messages of a unit can repeat (after a crash, a failure or a
+redrive), they are compared with the coordinates and log times in the table. Executors write their own changes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ORIGIN: Final = (*CHANGE_COORDINATES, "_hs_logged_time")
 
 
 class ChangeTable:
-    """The change table of one target; created with its first change."""
+    """The change table of one target, created with the first change."""
 
     def __init__(self, path: Place, open_engine: Callable[[Place], TableEngine]) -> None:
         self._path = path
@@ -48,12 +48,12 @@ class ChangeTable:
 
     @property
     def path(self) -> Place:
-        """Its directory or URI."""
+        """The table's directory or URI."""
         return self._path
 
     @property
     def engine(self) -> TableEngine:
-        """The engine that reads and writes it."""
+        """The engine that reads and writes the table."""
         if self._opened is None:
             self._opened = self._open_engine(self._path)
         return self._opened
@@ -68,11 +68,11 @@ class ChangeTable:
         *,
         repeated: bool = False,
     ) -> None:
-        """Append changes in one commit that records (app_id, version); does nothing if that commit exists.
+        """Append changes in one commit that records (app_id, version). If the commit exists, do nothing.
 
         Args:
-            rejected: Coordinates of the changes that the merge rejected; they are left out.
-            repeated: Whether some of the changes can already be in the table, by another unit or structure: these are left out.
+            rejected: Coordinates of the changes that the merge has rejected, which are not appended.
+            repeated: Whether changes may already be in the table, from another unit or structure; such changes are not appended.
         """
         names, schema = in_table_spelling(schema.changes.empty_table(), schema, self.engine.columns)
         wanted = schema.types | {BEFORE_PREFIX + name: kind for name, kind in schema.types.items()}
@@ -105,7 +105,7 @@ class ChangeTable:
                 raise
 
     def _local_rows(self, changes: pa.Table, task: ChangeRows, repeated: bool) -> pa.Table | None:
-        """Return the rows of changes in the driver; None for none."""
+        """Return the rows of changes in the driver; None if there are none."""
         if repeated and changes.num_rows:
             ends = pc.min_max(changes["_hs_offset"]).as_py()
             found = self.engine.read(_ORIGIN, _between(ends["min"], ends["max"]))
@@ -116,7 +116,7 @@ class ChangeTable:
         return rows if rows.num_rows else None
 
     def _frame(self, changes: SparkChanges, task: ChangeRows, repeated: bool) -> DataFrame | pa.Table | None:
-        """Return the rows of changes stored on executors; in the driver if its engine accepts only those."""
+        """Return the rows of changes on executors, in the driver if the table's engine requires it, or None."""
         if changes.is_at_hand or not self.engine.takes_frames:
             return self._local_rows(changes.fetch(), task, repeated)
         if not repeated:
@@ -129,13 +129,13 @@ class ChangeTable:
         return applied is not None and applied >= version
 
     def _own_columns(self) -> dict[str, str]:
-        """Return the columns that follow the schema, and their types."""
+        """Return the columns from the schema, and their types."""
         columns = self.engine.columns.items()
         return {name: kind for name, kind in columns if not name.startswith(RESERVED_PREFIX) or name.startswith(BEFORE_PREFIX)}
 
 
 def _dated(rows: pa.Table, logged_us: pa.ChunkedArray) -> pa.Table:
-    """Return coordinates with the log's time in the topic: a topic that was created again has other messages at them."""
+    """Return coordinates with the log time in the topic, because a recreated topic has other messages at the same offsets."""
     topics = pc.binary_join_element_wise(rows["_hs_topic"], pc.fill_null(logged_us, 0).cast(pa.string()), "@")
     return rows.select(list(CHANGE_COORDINATES)).set_column(0, CHANGE_COORDINATES[0], topics)
 

@@ -1,6 +1,6 @@
-"""The schedule of table maintenance: compacting small files, deleting unneeded files, forgetting deletions.
+"""The schedule of table maintenance: compacting small files, deleting files that are not needed, and removing old tombstones.
 
-It is done between micro-batches, on the pipeline's thread and one table at a time, so it never runs concurrently with a merge.
+Maintenance runs between micro-batches, on the pipeline's thread and one table at a time, so never concurrently with a merge.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ class Schedule:
     """The intervals of maintenance.
 
     Args:
-        tombstones_kept_us: How long deletions are remembered after they were applied, microseconds; None for unlimited.
-        compact_every_us: How often small files are compacted; 0 for never.
-        vacuum_every_us: How often files that no version needs are deleted; 0 for never.
-        vacuum_kept_us: How old those files must be.
+        tombstones_kept_us: Time for which deletions are remembered after they were applied, microseconds; None: unlimited.
+        compact_every_us: Interval at which small files are compacted, microseconds; 0: never.
+        vacuum_every_us: Interval at which files that no version needs are deleted, microseconds; 0: never.
+        vacuum_kept_us: Minimum age of the files to delete, microseconds.
     """
 
     tombstones_kept_us: int | None
@@ -38,5 +38,5 @@ class Schedule:
 
     @staticmethod
     def is_due(every_us: int, last_us: int, now_us: int) -> bool:
-        """Return whether a step with this interval, last done at `last_us`, is due."""
+        """Return whether a step with this interval, last run at `last_us`, is due."""
         return every_us > 0 and now_us - last_us >= every_us

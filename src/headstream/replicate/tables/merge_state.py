@@ -1,4 +1,4 @@
-"""The state of a table that merges into it use, in the driver and on executors."""
+"""The state of a table that its merges use, in the driver and on executors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MergeState:
     """The state of one table during merges.
 
     Args:
-        changes: Returns the engine of the table's change table; None if there is none, or before its first change.
+        changes: Returns the engine of the table's change table; None if there is none or it has no change.
     """
 
     def __init__(
@@ -45,22 +45,22 @@ class MergeState:
         self.state = memory.find(name)
 
     def keep(self) -> None:
-        """Store it."""
+        """Store the state."""
         self._memory.keep(self._name, self.state)
 
     def placed(self, changes: pa.Table, schema: TableSchema, *, keeps_all: bool) -> pa.Table:
-        """Return changes with their places among the loads, without deletions that are ignored."""
+        """Return changes with their positions among the loads, without ignored deletions."""
         placed = self.state.loads.place(changes, self.gap_us, keeps_all=keeps_all)
         if schema.settings.deletes == "skip":
             placed = placed.filter(pc.not_equal(placed["_hs_operation"], _DELETE))
         return placed
 
     def given_up(self, app_id: str, version: int) -> dict[Coordinates, str]:
-        """Return the rejected changes of a unit that was applied before."""
+        """Return the rejected changes of a unit that was already applied."""
         return self._memory.given_up(self._name, app_id, version)
 
     def decide(self, rejected: dict[Coordinates, str], table: MergedTable, app_id: str, version: int) -> dict[Coordinates, str]:
-        """Return the rejected changes: the recorded changes if the unit was applied before, since rows have changed."""
+        """Return the rejected changes; if the unit was already applied, the recorded changes, because rows have changed."""
         for engine in filter(None, (table.engine, self._changes())):
             applied = engine.last_applied(app_id)
             if applied is not None and applied >= version:
@@ -69,7 +69,7 @@ class MergeState:
         return rejected
 
     def known_columns(self, columns: Iterable[str], table: MergedTable) -> list[str]:
-        """Return the table's columns that its source has, or has had; the pipeline does not write other columns."""
+        """Return the table's columns that its source has or had; the pipeline does not write other columns."""
         known = {*self.state.columns, *columns}
         if self.state.schema is not None:
             known |= self.state.schema.columns.keys()
@@ -79,12 +79,12 @@ class MergeState:
         return [name for name in table.columns if name in known]
 
     def follow(self, seen: SeenSchema) -> None:
-        """Record a schema as the newest, unless it is older than the recorded schema."""
+        """Record a schema as the newest schema unless it is older than the recorded schema."""
         if self.state.schema is None or seen.version >= self.state.schema.version:
             self.state.schema = seen
         self.keep()
 
 
 def by_coordinates(rejected: Iterable[tuple[str, int, int, str]]) -> dict[Coordinates, str]:
-    """Return the reasons of rejected changes by their coordinates."""
+    """Return the reasons for rejected changes, by coordinates."""
     return {(topic, partition, offset): reason for topic, partition, offset, reason in rejected}

@@ -1,4 +1,4 @@
-"""Limits of a table: checks of its settings against its stored rows, and of a schema against the previous schema."""
+"""Checks a table's settings against its stored rows, and a schema against the previous schema."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ def open_rows(
     *,
     was_soft: bool | None,
 ) -> Scd1Table | Scd2Table:
-    """Return a table of the type that its settings, or its stored rows, have.
+    """Return a table of the SCD type in its settings or of its stored rows.
 
     Args:
-        was_soft: Whether deleted rows were marked and stayed; None if unknown. Without settings, the stored rows decide.
+        was_soft: Whether deleted rows have been kept and marked; None if unknown. Without settings, stored rows determine the
+            type.
 
     Raises:
-        SchemaChangeError: its stored rows are of another type than its settings, or it has no key.
+        SchemaChangeError: the stored rows have another type than the settings, or the table has no key.
     """
     settings = given or TableSettings()
     has_history = "_hs_valid_from" in engine.columns
@@ -60,7 +61,7 @@ def open_rows(
 
 
 def check_schema(name: tuple[str, str], last: SeenSchema | None, seen: SeenSchema, settings: TableSettings) -> None:
-    """Raise SchemaChangeError for changes from the last schema that the settings or the table's rows do not allow."""
+    """Raise SchemaChangeError if the settings or the table's rows do not allow a change from the last schema."""
     if last is None:
         return
     if last.keys != seen.keys:
@@ -72,15 +73,15 @@ def check_schema(name: tuple[str, str], last: SeenSchema | None, seen: SeenSchem
     for difference in compare_schemas(last, seen):
         policy = getattr(settings, difference.kind)
         if policy != "evolve":
-            advice = f"Set {difference.kind} to evolve for this table when its target may follow"
+            advice = f"Set {difference.kind} to evolve for this table if the target may change too"
             raise stop_table(name, f"{difference.what}, and {difference.kind} is {policy}", advice, stops=policy == "fail")
 
 
 def check_partitions(name: tuple[str, str], types: Mapping[str, str], settings: TableSettings, *, is_new: bool) -> None:
-    """Raise SchemaChangeError for columns that a table cannot be partitioned by: missing, or not written alike by all engines.
+    """Raise SchemaChangeError if a partition column is missing or has a type that engines write differently.
 
     Args:
-        is_new: Whether the table is to be created; otherwise a column can have been dropped in the source.
+        is_new: Whether the table will be created; otherwise a column may have been dropped in the source.
     """
     for column in settings.partition_by:
         if column not in types:
@@ -96,5 +97,5 @@ def check_partitions(name: tuple[str, str], types: Mapping[str, str], settings: 
 
 
 def stop_table(name: tuple[str, str], what: str, advice: str | None, *, stops: bool) -> SchemaChangeError:
-    """Return the error for a table that does not follow a schema; `stops`: the pipeline ends."""
+    """Return the error for a table that does not follow a schema; `stops`: the pipeline stops."""
     return SchemaChangeError(what, where=f"table {'.'.join(name)}", advice=advice, stops=stops)

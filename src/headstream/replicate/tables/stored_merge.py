@@ -1,9 +1,9 @@
-"""Merges changes stored on executors: selects the changes to fold or to join to stored rows, and adds the driver's.
+"""Merges changes on executors: selects the changes to fold or to join to stored rows, and adds the driver's changes.
 
-the table's rows have one change each    fold: only complete images
-otherwise, or where that is not enough   statistics -> join; keys that key updates connect are left to the driver
-a table of SCD type 2 without rows       join to nothing, unless there are key updates
-another table of SCD type 2              statistics -> join to the stored versions; the same is left to the driver
+every row is from one change             fold, if there are only complete images
+otherwise, or if a fold is not enough    statistics -> join; the driver merges keys that key updates connect
+SCD type 2, table without rows           join without stored rows, unless there are key updates
+SCD type 2, other tables                 statistics -> join to stored versions; the driver merges connected keys
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from headstream.replicate.schemas.spelling import spell_names
 from headstream.replicate.tables.merge_state import Merged, MergeState, by_coordinates
 
 _MOST_TOMBSTONES: Final = 500_000
-"""Tombstones that are sent to the executors with a task; with more, the driver merges the changes."""
+"""Maximum number of tombstones that are sent to executors with a task; if there are more, the driver merges."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMerge:
-    """One merge of changes that executors have; each method returns None if the driver must merge all of them."""
+    """A merge of changes on executors; a method returns None if the driver must merge all changes."""
 
     merges: MergeState
     table: Scd1Table | Scd2Table
@@ -69,7 +69,7 @@ class StoredMerge:
             return merged or self._join(self.table, task)
 
     def _fold(self, table: Scd1Table, task: FoldTask) -> Merged | None:
-        """Merge complete images, for which the table's rows are not needed."""
+        """Merge complete images, which do not require the table's rows."""
         folded = self.changes.fold(task)
         try:
             if folded.report.needs_driver:
@@ -81,7 +81,7 @@ class StoredMerge:
             folded.close()
 
     def _join(self, table: Scd1Table, task: FoldTask) -> Merged | None:
-        """Merge changes that executors join to stored rows, except of keys that key updates connect."""
+        """Merge changes that executors join to stored rows; the driver merges keys that key updates connect."""
         ended = [bound for bound, _ in self.merges.state.loads.ends]
         is_soft = self.schema.settings.deletes == "soft"
         planned = _plan_join(self.changes, task, table, ended, soft=is_soft)
@@ -104,7 +104,7 @@ class StoredMerge:
             joined.close()
 
     def _extend_histories(self, table: Scd2Table, columns: list[str]) -> Merged | None:
-        """Merge changes that executors join to stored versions, except of keys that key updates connect."""
+        """Merge changes that executors join to stored versions; the driver merges keys that key updates connect."""
         crossed = table.crossed_keys(MAX_DRIVER_KEYS)
         if crossed is None:
             return None
@@ -124,7 +124,7 @@ class StoredMerge:
         return self._merge_histories(table, joined, key_statistics.lowest, columns)
 
     def _merge_histories(self, table: Scd2Table, joined: JoinedChanges, lowest: str, columns: Sequence[str]) -> Merged | None:
-        """Merge joined changes, and changes left to the driver; None if a join has found that it needs key statistics."""
+        """Merge joined changes and changes left to the driver; None if the join turned out to need key statistics."""
         try:
             if joined.report.needs_driver:
                 return None
@@ -138,7 +138,7 @@ class StoredMerge:
             joined.close()
 
     def _left(self, joined: JoinedChanges, *, keeps_all: bool) -> pa.Table | None:
-        """Return the changes that are left to the driver, placed; None for none."""
+        """Return the changes left to the driver, with positions; None if there are none."""
         left = joined.left()
         if left is None:
             return None
@@ -146,7 +146,7 @@ class StoredMerge:
         return self.merges.placed(left, self.schema, keeps_all=keeps_all)
 
     def _note_places(self, report: FoldReport) -> None:
-        """Record where executors have placed changes among the loads."""
+        """Record the positions among the loads that executors have assigned to changes."""
         self.merges.state.loads.has_below_first |= report.has_below_first
         if report.is_unsettled:
             self.merges.state.loads.settled = ""
@@ -160,7 +160,7 @@ class StoredMerge:
 def _plan_fold(
     changes: SparkChanges, names: Sequence[str], schema: TableSchema, table: Scd1Table, merges: MergeState, columns: Sequence[str]
 ) -> FoldTask | None:
-    """Return the task that folds changes of a table with rows of one change each; None if the driver must fold them."""
+    """Return the task that folds changes of a table in which every row is from one change; None if the driver must fold."""
     statistics, state = changes.statistics, merges.state
     loads = state.loads.loads
     # Changes that were logged before a load began are placed below its floor, and its rows above it, see loads.py.
@@ -188,7 +188,7 @@ def _plan_fold(
 def _plan_join(
     changes: SparkChanges, task: FoldTask, table: Scd1Table, ended: Sequence[str], *, soft: bool
 ) -> tuple[JoinTask, KeyStatistics] | None:
-    """Return the task that joins changes to the table's rows, and the key statistics of them; None if the driver must do it."""
+    """Return the task that joins changes to the table's rows, and the key statistics; None if the driver must join."""
     logged = table.logged_keys(MAX_DRIVER_KEYS) if task.metadata.key_columns else None
     if logged is None:
         return None
@@ -204,7 +204,7 @@ def _plan_join(
 def _plan_history(
     changes: SparkChanges, names: Sequence[str], schema: TableSchema, table: Scd2Table, merges: MergeState, columns: Sequence[str]
 ) -> HistoryTask:
-    """Return the task that joins changes to the table's versions, all of them."""
+    """Return the task that joins all changes to the table's versions."""
     loads, settings = merges.state.loads, schema.settings
     task = FoldTask(
         tuple(names),
@@ -222,7 +222,7 @@ def _plan_history(
 
 
 def seen_schema(schema: TableSchema, keys: Sequence[str]) -> SeenSchema:
-    """Return a schema in the form of the table's state; its keys as the table spells them."""
+    """Return a schema in the form of the table's state, with the table's spelling of keys."""
     columns = {
         column.name: SeenColumn(column.ordinal, schema.types[column.name], column.nullable) for column in schema.metadata.columns
     }

@@ -1,7 +1,7 @@
-"""The pipeline's state of each table, in one SQLite file of the checkpoint (`tables.sqlite`).
+"""The state of each table, in a SQLite file of the checkpoint (`tables.sqlite`).
 
-It is written before the merge that relies on it. A merge repeated after a crash reads the state that its first run wrote, and
-has the same result.
+The state is written before the merge that relies on it. A merge that is repeated after a crash reads the state that the first run
+wrote, and so has the same result.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from headstream.replicate.columns.raw import Coordinates
 
 @dataclass(slots=True)
 class TableState:
-    """One table.
+    """The state of a table.
 
     Args:
-        newest_deletion: The highest change sequence among its tombstones; "" without deletions.
-        forgotten: Tombstones at or below this sequence were removed: an older change for a key that is not in the table can
-            belong to a deleted row.
-        deletion_times: (time, `newest_deletion` then), both rising: the tombstones to remove later.
-        compacted_us: Time at which its files were compacted last, microseconds since 1970 UTC.
-        vacuumed_us: Time at which unneeded files were deleted last.
-        columns: The columns that its source has, or has had. Other columns of the table do not belong to the pipeline.
-        soft: Whether its deleted rows stay, marked; None if an older version wrote this.
+        newest_deletion: The highest change sequence of the tombstones; "" if there are none.
+        forgotten: Tombstones up to this sequence were removed, so an older change for a key that is not in the table may belong
+            to a deleted row.
+        deletion_times: Ascending (time, `newest_deletion` at that time), for the later removal of tombstones.
+        compacted_us: Time of the last compaction, microseconds since 1970 UTC.
+        vacuumed_us: Time of the last vacuum, likewise.
+        columns: The columns that the source has or had. Other columns of the table do not belong to the pipeline.
+        soft: Whether deleted rows are kept and marked; None if an older version wrote the state.
     """
 
     loads: Loads = field(default_factory=Loads)
@@ -46,7 +46,7 @@ class TableState:
     soft: bool | None = None
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the state as a JSON object."""
         document = {name: getattr(self, name) for name in ("forgotten", "compacted_us", "vacuumed_us", "columns", "soft")}
         schema = None if self.schema is None else self.schema.to_document()
         deletions = {"buried": self.newest_deletion, "burials": self.deletion_times}
@@ -54,7 +54,7 @@ class TableState:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> TableState:
-        """Rebuild the result of to_document()."""
+        """Return the state from a document of to_document()."""
         schema = None if document["schema"] is None else SeenSchema.from_document(document["schema"])
         deletion_times = [(us, sequence) for us, sequence in document.get("burials", [])]  # not in checkpoints of older versions
         times = {name: document.get(name, 0) for name in ("compacted_us", "vacuumed_us")}
@@ -107,13 +107,13 @@ class TableMemory:
             raise StorageError(f"the state of table {'.'.join(name)} cannot be read: {error}", where=str(self._path)) from error
 
     def given_up(self, name: tuple[str, str], unit: str, version: int) -> dict[Coordinates, str]:
-        """Return the changes that an application of a unit has rejected, with their reasons."""
+        """Return the changes that a unit's merge has rejected, with reasons."""
         found = self._given_up(name, unit)
         changes = json.loads(found[1]) if found is not None and found[0] == version else []
         return {(topic, partition, offset): reason for topic, partition, offset, reason in changes}
 
     def give_up(self, name: tuple[str, str], unit: str, version: int, changes: Mapping[Coordinates, str]) -> None:
-        """Store the changes that an application of a unit rejects; call it before the commit."""
+        """Store the changes that a unit's merge rejects. Call give_up() before the commit."""
         if not changes and self._given_up(name, unit) is None:
             return
         rejected_json = json.dumps([[*coordinates, reason] for coordinates, reason in changes.items()])

@@ -1,15 +1,15 @@
-"""The directory or URI of each source table's Delta table: unique, never nested, for any names.
+"""The directory or URI of each source table's Delta table, which is unique and never nested, for any names.
 
     <directory>/<schema>/<table>
-    <directory>/%none/<table>      a table without a schema: <directory>/<table> would contain the tables of a schema of that name
+    <directory>/%none/<table>      a table without a schema, since <directory>/<table> could be the directory of a schema
 
-    letters, digits, ` -_.~$@+`    unchanged; in HDFS only ASCII letters, and no space: deltalake finds no other names there
-    anything else                  %uXXXX, its UTF-16 units
-    . and .. , _delta_log          their first dot, or the underscore, as %uXXXX: the latter is the log of a Delta table
-    more than 255 bytes            the beginning, `%h`, and 32 hex digits of the name's SHA-256
+    letters, digits, ` -_.~$@+`    unchanged; in HDFS only ASCII letters and no space, since deltalake does not find other names
+    other characters               %uXXXX, UTF-16 units
+    . and .. , _delta_log          the first dot or the underscore as %uXXXX; _delta_log is the log of a Delta table
+    more than 255 bytes            prefix, `%h`, and 32 hex digits of the name's SHA-256
 
-No name is encoded with a `%` that is not followed by `u` or `h`, so none equals `%none`. `%XX` is avoided: deltalake decodes
-it twice, and then does not find the table.
+In an encoded name, `%` is always followed by `u` or `h`, so no name equals `%none`. The form `%XX` is avoided, because deltalake
+decodes it twice and then does not find the table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 _NO_SCHEMA: Final = "%none"
 _LOG: Final = "_delta_log"
 _MAX_NAME_BYTES: Final = 255
-"""Longest file name on Linux file systems."""
+"""Maximum length of a file name on Linux file systems."""
 _DIGEST_CHARACTERS: Final = 32
 
 
@@ -47,7 +47,7 @@ def place_table(directory: Path, schema: str, table: str) -> Path: ...
 @overload
 def place_table(directory: Place, schema: str, table: str) -> Place: ...
 def place_table(directory: Place, schema: str, table: str) -> Place:
-    """Return the place of a source table's Delta table: an older Headstream's place if it exists, else the current place."""
+    """Return the location of a source table's Delta table, in the form of older versions if such a table exists."""
     if isinstance(directory, StorePlace):  # no older Headstream wrote to a store
         return table_path(directory, schema, table)
     path = table_path(directory, schema, table)
@@ -91,7 +91,7 @@ def _encode(name: str, *, plain: bool) -> str:
 
 
 def _beginning(encoded: str, size_bytes: int) -> str:
-    """Return the longest prefix of an encoded name that fits, without cutting a character or escape."""
+    """Return the longest prefix of an encoded name that fits `size_bytes`, without dividing a character or escape."""
     found, left = [], size_bytes
     for part in re.findall(r"%u[0-9A-F]{4}|.", encoded, re.DOTALL):
         left -= len(part.encode())
@@ -102,7 +102,7 @@ def _beginning(encoded: str, size_bytes: int) -> str:
 
 
 def _encode_before(name: str) -> str:
-    """Return the encoding of older Headstreams, which is still in use for nearly all names."""
+    """Return the encoding of older Headstream versions, which equals the current encoding for nearly all names."""
     if name in (".", ".."):
         return name.replace(".", "%u002E")
     return re.sub(r"[^\w .~$@+-]", _escape, name)

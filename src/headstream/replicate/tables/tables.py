@@ -1,4 +1,4 @@
-"""The target tables of a pipeline: opens the Delta table of each source table and merges decoded changes into it."""
+"""The target tables of a pipeline: opens the Delta tables and merges decoded changes into them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from headstream.replicate.tables.target_table import OpenEngine, TargetTable
 __all__ = ["Applied", "TargetTables", "table_path"]
 
 _THREADS: Final = 4
-"""Tables merged at a time: the engine releases the interpreter's lock, and each merge waits for the disk in between."""
+"""Number of tables merged concurrently: the engine releases the interpreter's lock, and merges wait for the disk."""
 
 _REFRESH: Final = pa.scalar(OPERATIONS.index("REFRESH"), pa.int8())
 
 _UNITS: Final = {"batch": "micro-batch", "release": "release"}
-"""The last part of a unit's name -> what people call it."""
+"""The last part of a unit's name -> name for messages."""
 
 TABLES_NAME: Final = "tables.sqlite"
 
@@ -55,11 +55,11 @@ class Applied:
     """The result of applying a batch of changes.
 
     Args:
-        rejected: Coordinates of changes that cannot be applied -> the reason.
-        failed: (schema, table) -> why the table did not apply all of this unit's changes. Applying the same changes again,
-            under any unit and version, loses nothing and applies nothing twice.
-        held: The schema ids of changes that a failed table did not apply.
-        fatal: An error that stops the pipeline by its settings.
+        rejected: Coordinates of changes that cannot be applied -> reason.
+        failed: (schema, table) -> reason why the table did not apply all changes of the unit. The same changes can be applied
+            again, with any unit and version: no change is lost or applied twice.
+        held: Schema ids of the changes that a failed table did not apply.
+        fatal: An error that, by the settings, stops the pipeline.
     """
 
     counts: dict[Name, RowCounts] = field(default_factory=dict)
@@ -83,12 +83,12 @@ class Applied:
 
 
 class TargetTables:
-    """Every table that a pipeline writes.
+    """All tables that a pipeline writes.
 
     Args:
-        checkpoint: Directory of their state: `tombstones/` and `tables.sqlite`.
+        checkpoint: Directory of the tables' state: `tombstones/` and `tables.sqlite`.
         owner: The pipeline; tables of other pipelines are rejected. None disables the check.
-        checkpoint_store: Stores the state on which a table's commit relies; None if the checkpoint does so without it.
+        checkpoint_store: Stores the state on which a table's commit relies; None if the state is stored without it.
         label_jobs: Labels the Spark jobs of a table's steps, and can record the result of a merge.
     """
 
@@ -150,14 +150,13 @@ class TargetTables:
         read_until_us: int,
         stored: Mapping[str, StoredChanges] | None = None,
     ) -> dict[Name, int]:
-        """Detect full loads in decoded changes, also of failing tables.
+        """Detect full loads in decoded changes, including changes of failing tables.
 
         Args:
-            read_until_us: All changes that were logged before this time have been observed, with these, microseconds since
-                1970 UTC.
+            read_until_us: All changes logged before this time are in these or earlier changes, microseconds since 1970 UTC.
 
         Returns:
-            Table with REFRESH rows among the changes -> the log time from which on their load is undecided.
+            Table with REFRESH rows in the changes -> the log time from which their load is undecided.
         """
         tables: dict[Name, list[pa.Table]] = {}
         for schema_id, batches in changes.items():
@@ -179,16 +178,16 @@ class TargetTables:
         is_observed: bool = False,
         stored: Mapping[str, StoredChanges] | None = None,
     ) -> Applied:
-        """Merge decoded changes into their tables: one commit per table and structure, which records unit and version.
+        """Merge decoded changes into their tables, in one commit per table and structure that records unit and version.
 
-        Tables are merged concurrently; a failing table does not stop other tables, see Applied.failed.
+        Tables are merged concurrently. A failing table does not affect other tables; see Applied.failed.
 
         Args:
             unit: Name of the unit, the same in a rerun after a restart.
-            version: Number of this application, rising within the unit.
-            repeated: Whether some of the changes can already be applied, by another unit or by an earlier run of this unit.
-            is_observed: Whether observe() has seen the changes; else they are treated as all changes logged until now.
-            stored: Schema id -> further changes, which are stored; observe() has seen them.
+            version: Number of the unit; must increase.
+            repeated: Whether changes may already be applied, by another unit or an earlier run of this unit.
+            is_observed: Whether the changes were passed to observe(); otherwise they are treated as all changes logged until now.
+            stored: Schema id -> more changes, which are stored on executors and were passed to observe().
         """
         present = [schema_id for schema_id, batches in changes.items() if any(batch.num_rows for batch in batches)]
         tables: dict[Name, dict[str, list[str]]] = {}
@@ -256,7 +255,7 @@ class TargetTables:
         return applied
 
     def take_touched(self) -> set[Name]:
-        """Return the tables that can have new versions since this was last asked."""
+        """Return the tables that may have new versions since the last call."""
         found = set(self._touched)
         self._touched -= found
         return found
@@ -266,7 +265,7 @@ class TargetTables:
         return list(self._memory.names())
 
     def remove_vanished_rows(self, held_tables: Container[Name] = ()) -> Applied:
-        """Remove the rows that finished loads did not contain; called when no data arrives, and at the end of a run."""
+        """Remove the rows that ended loads did not contain. Called when no data arrives and at the end of a run."""
         applied = Applied()
         is_saved = False
         for name in self._memory.names():
@@ -288,22 +287,22 @@ class TargetTables:
         return applied
 
     def begin_load(self, schema: str, table: str, at_us: int) -> bool:
-        """Begin a full load of a table: its REFRESH rows logged from then on replace the existing rows.
+        """Begin a full load of a table: REFRESH rows logged at or after a time replace the existing rows.
 
-        The load's first row has the same effect if it is logged more than `load_gap_us` after a change.
+        A load also begins without this call if its first row is logged more than `load_gap_us` after a change.
 
         Args:
-            at_us: When, microseconds since 1970 UTC; the load replaces changes up to the highest change logged until then.
+            at_us: The time, microseconds since 1970 UTC; the load replaces changes up to the highest change logged before it.
 
         Returns:
-            Whether the load begins; false if rows logged since then were already applied as part of an earlier load.
+            Whether the load begins; False if rows logged since this time were already applied as part of an earlier load.
         """
         return self._table((schema, table)).begin_load(at_us)
 
     def note(self, notices: Iterable[TableNotice]) -> None:
-        """Record truncations, and first and last rows of loads, from messages of the source; repeating it has no effect.
+        """Record truncations, and first and last rows of loads, from messages of the source; repeated calls have no effect.
 
-        The rows of a load that were logged at the same time in other partitions also belong to it.
+        Rows that were logged at the same time in other partitions belong to the same load.
         """
         for schema, name, kind, sequence, logged_us in notices:
             table = self._table((schema, name))
@@ -313,11 +312,11 @@ class TargetTables:
                 table.mark_load(logged_us, is_last=kind == "loaded")
 
     def end_load(self, schema: str, table: str) -> None:
-        """End a table's load before its next change does; remove_vanished_rows() then removes the rows missing from the load."""
+        """End a table's load before its next change does; remove_vanished_rows() then removes rows missing in the load."""
         self._table((schema, table)).end_load()
 
     def vectors(self) -> dict[Name, VectorState]:
-        """Return the deletion vectors of the merged tables that have deletion vectors, or get them by their settings."""
+        """Return the deletion vectors of merged tables that have deletion vectors or, by their settings, use them."""
         with self._lock:
             opened = dict(self._open)
         return {name: state for name, table in opened.items() if (state := table.vectors) is not None}
@@ -327,12 +326,11 @@ class TargetTables:
     ) -> bool:
         """Run the maintenance steps that are due for a table; return whether a step was due.
 
-        A late change that is older than the remembered deletions, for a key that is not in the table, is dead-lettered
-        with that reason.
+        A late change that is older than the remembered deletions, with a key that is not in the table, is dead-lettered.
 
         Args:
-            may_forget: Whether deletions can be forgotten: not while older changes wait.
-            may_vacuum: Returns whether files can be deleted; otherwise that remains due.
+            may_forget: Whether deletions can be forgotten; False while older changes wait.
+            may_vacuum: Returns whether files can be deleted; otherwise the step remains due.
         """
         with self._label_jobs(f"{_show(name)}: maintenance"):
             worked = self._table(name).maintain(schedule, now_us, may_forget=may_forget, may_vacuum=may_vacuum)
@@ -349,7 +347,7 @@ class TargetTables:
             return self._open[name]
 
     def _guarded(self, name: Name, tombstones: Path) -> OpenEngine:
-        """Return the opener of a table's engine, which saves the checkpoint before each commit."""
+        """Return a function that opens a table's engine, which saves the checkpoint before each commit."""
         if isinstance(self._checkpoint_store, LocalCheckpointStore):
             return self._open_engine
         below = tombstones.relative_to(self._checkpoint).as_posix()
@@ -363,7 +361,7 @@ class TargetTables:
 def _group(
     schema_ids: list[str], changes: Mapping[str, Sequence[pa.RecordBatch]], stored: Mapping[str, StoredChanges]
 ) -> pa.Table | SparkChanges:
-    """Return the changes of the given schemas of one structure: on the executors, unless some are in the driver."""
+    """Return the changes of schemas with the same structure, on executors unless some changes are in the driver."""
     kept = [stored[schema_id] for schema_id in schema_ids if schema_id in stored]
     local = [batch for schema_id in schema_ids for batch in changes.get(schema_id, ())]
     on_executors = [part for part in kept if isinstance(part, SparkChanges)]
@@ -383,6 +381,6 @@ def _show(name: Name) -> str:
 
 
 def _structure(metadata: TableMetadata) -> str:
-    """Return a text that two schemas share if their rows can be merged together: same columns, types and keys."""
+    """Return a string that is equal for schemas whose rows can be merged together: same columns, types and keys."""
     columns = [[c.name, c.ordinal, c.type, c.precision, c.scale, c.primary_key_position] for c in metadata.columns]
     return hashlib.sha256(json.dumps(columns).encode()).hexdigest()[:16]

@@ -1,10 +1,10 @@
-"""The owner of a target: a small file in its directory names the pipeline that writes it; other pipelines are rejected.
+"""The owner of a target: a file in the table's directory names the pipeline that writes the table. Other pipelines are rejected.
 
-A pipeline has no access to another pipeline's deletions and load positions: two pipelines would silently corrupt the table.
+A pipeline cannot access another pipeline's deletions and load positions, so two pipelines would silently corrupt the table.
 
-    <table>/_headstream.json     {"pipeline": "<identity>", "checkpoint": "<directory>"}; readers of Delta tables ignore it
+    <table>/_headstream.json     {"pipeline": "<identity>", "checkpoint": "<directory>"}; ignored by readers of Delta tables
 
-In a directory the file is created by a link; in an object store by a conditional put (none exists, or still the one read).
+In a directory a link creates the file, and in an object store a conditional put (if absent, or if unchanged).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Owner:
     """A pipeline that writes tables.
 
     Args:
-        take_over: Whether it takes over tables of other pipelines.
+        take_over: Whether the pipeline takes over tables of other pipelines.
     """
 
     pipeline: str
@@ -38,11 +38,11 @@ class Owner:
     take_over: bool = False
 
     def claim(self, path: Place) -> None:
-        """Claim a table without an owner for this pipeline; a table that does not exist yet stays unclaimed.
+        """Claim a table without an owner for this pipeline. A table that does not exist is not claimed.
 
         Raises:
-            ReplicateError: another pipeline owns the table; or a new table's directory would be inside another table, or contain
-                another table, whose files a vacuum would then delete.
+            ReplicateError: another pipeline owns the table, or the directory of a new table would be inside another table or
+                contain another table. A vacuum would then delete the inner table's files.
         """
         if isinstance(path, StorePlace):
             self._claim_in_store(path)
@@ -62,7 +62,7 @@ class Owner:
         self._check(owner, file.parent)
 
     def _claim_in_store(self, path: StorePlace) -> None:
-        """Claim a table in an object store: with one request if its owner is known."""
+        """Claim a table in an object store, with one request if the owner is known."""
         files = StoreFiles(path / OWNER_FILE)
         found = files.read()
         if found is None and not has_table(path):
@@ -92,7 +92,7 @@ class Owner:
             )
 
     def _write(self, file: Path, *, replace: bool) -> dict[str, Any]:
-        """Write the owner file and return its content: of two concurrent claims, the first wins."""
+        """Write the owner file and return its content; of two concurrent claims, the first succeeds."""
         mine = file.with_name(f"{file.name}.{uuid.uuid4().hex}")
         try:
             mine.write_bytes(self._content())
@@ -111,7 +111,7 @@ class Owner:
 
 
 def _check_apart(path: Place, outer: Place, inner: Iterable[Place]) -> None:
-    """Reject a new table whose place contains, or is inside, another table's: a table without a schema, named as a schema."""
+    """Reject a new table whose location contains or is inside another table, as with a table named like a schema."""
     for other in [place for place in (outer, *inner) if has_table(place)]:
         raise ReplicateError(
             f"the directory of the table would be {'in' if other == outer else 'around'} the directory of another table, {other}",
@@ -121,7 +121,7 @@ def _check_apart(path: Place, outer: Place, inner: Iterable[Place]) -> None:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """Return the content of an owner file; None if missing."""
+    """Return the content of an owner file; None if it does not exist."""
     try:
         return _parse(file.read_bytes())
     except FileNotFoundError:

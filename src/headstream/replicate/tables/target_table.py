@@ -1,6 +1,6 @@
-"""One target table while a pipeline runs: its Delta table, its change table, its tombstones, and its state.
+"""A target table of a running pipeline: its Delta table, change table, tombstones and state.
 
-changes -> placed among the loads -> schema evolved -> one change per key -> merged, in one commit
+changes -> positions among the loads -> schema evolution -> one change per key -> merge, in one commit
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 
 def without_forgotten(changes: pa.Table, table: Scd1Table, forgotten: str) -> tuple[pa.Table, dict[Coordinates, str]]:
-    """Reject changes that can belong to deleted rows: not newer than `forgotten`, with keys missing from the table.
+    """Reject changes that may belong to deleted rows: changes not newer than `forgotten` with keys that the table lacks.
 
-    It returns the other changes, and the rejected coordinates with reasons. A key change's deletion is applied anyway.
+    Returns all other changes, and the rejected coordinates with reasons. The deletion of a key update is applied nevertheless.
     """
     if not forgotten:
         return changes, {}
@@ -76,14 +76,14 @@ def without_forgotten(changes: pa.Table, table: Scd1Table, forgotten: str) -> tu
 
 
 OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"], MergeStrategy], TableEngine]
-"""A table's directory or URI, and the settings of its engine and of its merges -> the engine."""
+"""Returns the engine for a table's directory or URI, engine setting and merge strategy."""
 
 _FORGETTING_STEPS: Final = 8
-"""Deletions are forgotten in steps of this fraction: they are remembered for at most an eighth longer than configured."""
+"""Tombstones are removed in steps of this fraction of the configured time, so they stay at most an eighth longer."""
 
 
 class TargetTable:
-    """One table; without an owner it is not checked which pipeline writes it."""
+    """A target table; without an owner, the pipeline that writes the table is not checked."""
 
     def __init__(
         self,
@@ -108,10 +108,10 @@ class TargetTable:
         self._changes = None if changes is None else ChangeTable(changes, self._open_changes)
 
     def observe(self, groups: list[pa.Table], read_until_us: int | None = None) -> bool:
-        """Detect full loads in a batch's changes; return whether rows of a load are among them.
+        """Detect full loads in a batch's changes; return whether the changes include rows of a load.
 
         Args:
-            read_until_us: All of the table's changes logged before this time have been observed, with these; None: of any time,
+            read_until_us: All changes of the table logged before this time are in these or earlier changes; None: all changes,
                 for callers without log times.
         """
         sequences = pa.concat_tables([group.select(["_hs_operation", "_hs_sequence", "_hs_logged_us"]) for group in groups])
@@ -123,19 +123,19 @@ class TargetTable:
 
     @property
     def placed_until_us(self) -> int:
-        """The log time from which on the load of a REFRESH row is undecided until more of the log is read."""
+        """The log time from which the load of a REFRESH row is undecided until more of the log is read."""
         return self._state.loads.read_until_us
 
     def merge(
         self, changes: pa.Table | SparkChanges, schema: TableSchema, app_id: str, version: int, *, repeated: bool = False
     ) -> Merged:
-        """Merge changes of one structure in one commit that records (app_id, version); does nothing if that commit exists.
+        """Merge changes of one structure in one commit that records (app_id, version). If the commit exists, do nothing.
 
-        They are then appended to the table's change table, if any, which records the same.
+        The changes are then appended to the table's change table, if there is one, in a commit with the same record.
 
         Args:
-            changes: Decoded changes that observe() has seen; those on executors are folded there if that is possible.
-            repeated: Whether some of the changes can already be applied by another unit.
+            changes: Decoded changes that were passed to observe(); changes on executors are merged there if possible.
+            repeated: Whether changes may already be applied by another unit.
 
         Raises:
             SchemaChangeError: the table does not follow the schema.
@@ -217,7 +217,7 @@ class TargetTable:
         return self._state.loads.vanished is not None and self._state.schema is not None
 
     def remove_vanished_rows(self) -> RowCounts:
-        """Remove the rows that a finished load did not contain, and the state that it makes obsolete."""
+        """Remove the rows that an ended load did not contain, and the state that the load makes obsolete."""
         bound = self._state.loads.vanished
         if bound is None or self._state.schema is None:
             return RowCounts()
@@ -238,18 +238,18 @@ class TargetTable:
         return counts
 
     def begin_load(self, at_us: int) -> bool:
-        """Begin a full load at a time, microseconds since 1970 UTC; return whether that was possible."""
+        """Begin a full load at a time, microseconds since 1970 UTC; return whether this was possible."""
         begins = self._state.loads.begin(at_us)
         self._merges.keep()
         return begins
 
     def truncate(self, sequence: str, logged_us: int) -> None:
-        """Record that the source was truncated at a position; remove_vanished_rows() removes the rows up to it."""
+        """Record that the source was truncated at a sequence; remove_vanished_rows() removes the rows up to this sequence."""
         self._state.loads.truncate(sequence, logged_us)
         self._merges.keep()
 
     def mark_load(self, at_us: int, *, is_last: bool) -> None:
-        """Record that the first or the last row of a load was logged at a time, microseconds since 1970 UTC."""
+        """Record the log time of the first or last row of a load, microseconds since 1970 UTC."""
         if is_last:
             self._state.loads.mark_last(at_us)
         elif self._state.loads.mark_first(at_us) and self._state.schema is not None and CHANGE_KEY in self._state.schema.keys:
@@ -257,26 +257,26 @@ class TargetTable:
         self._merges.keep()
 
     def end_load(self) -> None:
-        """End the newest load: remove_vanished_rows() removes the rows that it did not contain."""
+        """End the newest load; remove_vanished_rows() then removes the rows that the load did not contain."""
         self._state.loads.end()
         self._merges.keep()
 
     @property
     def vectors(self) -> VectorState | None:
-        """The table's deletion vectors, once it was merged into."""
+        """The table's deletion vectors, available after a merge."""
         return None if self._table is None else self._table.engine.vectors
 
     def maintain(self, schedule: Schedule, now_us: int, *, may_forget: bool, may_vacuum: Callable[[], bool]) -> bool:
         """Run the maintenance steps that are due; return whether a step was due.
 
-        Each step is recorded as done before it runs: a failed step is repeated when due again.
+        A step is recorded as done before it runs, so a failed step is repeated when it is due again.
 
         Args:
-            may_forget: Whether deletions can be forgotten; not while older changes wait that can belong to deleted rows.
-            may_vacuum: Returns whether files can be deleted; otherwise that remains due.
+            may_forget: Whether deletions can be forgotten; False while older changes wait that may belong to deleted rows.
+            may_vacuum: Returns whether files can be deleted; otherwise the step remains due.
 
         Raises:
-            StorageError: the table, or its deletions, cannot be written.
+            StorageError: the table or its tombstones cannot be written.
         """
         if self._state.schema is None:
             return False
@@ -303,7 +303,7 @@ class TargetTable:
         return worked
 
     def _forget(self, kept_us: int | None, now_us: int, keys: list[str]) -> bool:
-        """Forget the deletions that were recorded before a time; return whether there were such deletions."""
+        """Remove the tombstones that were recorded before a time; return whether there were such tombstones."""
         if kept_us is None:
             return False
         state = self._state
@@ -322,7 +322,7 @@ class TargetTable:
         return True
 
     def _opened(self, keys: list[str], settings: TableSettings | None = None) -> Scd1Table | Scd2Table:
-        """Open the table by its settings, without settings as before or by its stored rows; a failed merge leaves no trace."""
+        """Open the table by its settings or, without settings, by its state or stored rows; reverts a failed merge's appends."""
         if self._table is not None and settings in (None, self._settings):
             self._table.decide()
             return self._table

@@ -50,10 +50,10 @@ _MEANING: Final = re.compile(r"\\(?P<escaped>[\\\"'$ n])|\$\{(?P<braced>\w+)\}|\
 
 
 def read_env_file(path: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a file.
+    """Return the variables of an environment file.
 
     Args:
-        environ: The variables of the environment: `$NAME` expands to them first, then to variables above it in the file.
+        environ: The environment variables; `$NAME` is looked up in these variables first, then in earlier lines of the file.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -104,41 +104,41 @@ class ServerConfig:
     """All settings of a server.
 
     Args:
-        data: The directory of the log; None keeps it in memory.
+        data: The directory of the log; None keeps the log in memory.
         tcp_address: Address for TCP; None disables it.
         http_address: Address for HTTP; None disables it.
         quic_address: Address for QUIC; None disables it.
-        quic_files: Certificate and key for QUIC; None generates a certificate for localhost, stored beside the log.
+        quic_files: Certificate and key for QUIC; None generates a certificate for localhost and stores it beside the log.
         quic_idle_s: Idle timeout of a QUIC connection, seconds.
-        kafka_address: Address for Kafka's clients; None disables it.
-        kafka_tls: Certificate and key for Kafka's clients; None does not encrypt.
-        kafka: Settings of Kafka's clients.
-        tcp_tls: Certificate and key for TCP; None does not encrypt.
-        http_tls: The same for HTTP.
+        kafka_address: Address for Kafka clients; None disables it.
+        kafka_tls: Certificate and key for Kafka clients; None disables encryption.
+        kafka: Settings of the Kafka listener.
+        tcp_tls: Certificate and key for TCP; None disables encryption.
+        http_tls: Certificate and key for HTTP; None disables encryption.
         tcp: Settings of TCP.
         http: Settings of HTTP.
         tokens: Settings of access tokens.
-        has_secret: Whether the secret of access tokens is configured; otherwise the secret stored beside the log is used.
+        has_secret: Whether the secret for access tokens is configured; if not, the secret stored beside the log is used.
         settings: Settings of the broker.
-        connection_rate: Connections per second of one address; None for no limit.
-        memory_budget_bytes: Limit of buffered requests and responses of all clients, bytes; None is a quarter of the memory.
-        segment_bytes: Size at which a segment rolls.
-        group_access: Access of the directory's group to the files of a new log: none, read or write.
-        delivery_audit: The topic that gets a row for each transition of deliveries; None writes none.
-        tracing: Whether appends of traced messages are OpenTelemetry spans.
-        metrics_otlp: Whether the metrics are sent to a collector of OpenTelemetry.
+        connection_rate: Maximum new connections per second from one address; None: no limit.
+        memory_budget_bytes: Limit for buffered requests and responses of all clients, bytes; None: a quarter of the memory.
+        segment_bytes: Size at which a new segment is started, bytes.
+        group_access: Access of the directory's group (operating system) to the files of a new log: none, read or write.
+        delivery_audit: Topic for audit rows of delivery transitions; None disables the audit.
+        tracing: Whether appends of traced messages are recorded as OpenTelemetry spans.
+        metrics_otlp: Whether metrics are sent to an OpenTelemetry collector.
         runtime: The directory, within `data`, for files that describe the running server.
         pipelines: Checkpoints of the Replicate pipelines that the console shows: directories, or URIs of object stores.
-        schemas: URL of a schema registry or a directory with schemas, by which the console decodes Avro; empty for none.
-        allow_default_password: Whether to serve other machines while the root user has the default password.
-        token_sweep_s: Interval of removing expired tokens, seconds; None never does.
-        drain_s: Timeout of a graceful stop, seconds.
+        schemas: URL of a schema registry, or a directory with schemas, with which the console decodes Avro; empty if not used.
+        allow_default_password: Whether to serve other machines even if the root user has the default password.
+        token_sweep_s: Interval for removing expired tokens, seconds; None disables the removal.
+        drain_s: Timeout for a graceful stop, seconds.
         log_level: debug, info, warning or error.
         log_form: Format of log lines.
-        values: Every setting as written in a file.
-        warnings: Settings that were accepted but have no effect.
-        read_from: The files that the settings were read from.
-        is_fresh: Whether an existing log in `data` is removed first.
+        values: All settings, in the form of a configuration file.
+        warnings: Accepted settings that have no effect.
+        read_from: The files from which the settings were read.
+        is_fresh: Whether to remove an existing log in `data` first.
     """
 
     data: str | None = None
@@ -188,14 +188,14 @@ def load_config(
     """Return the configuration of a server.
 
     Args:
-        path: A file; None uses the file that HEADSTREAM_CONFIG_PATH or IGGY_CONFIG_PATH names, if set.
-        environ: The variables of the environment. HEADSTREAM_ENV_PATH or IGGY_ENV_PATH names a file with more of them; the
+        path: The configuration file; None uses the file that HEADSTREAM_CONFIG_PATH or IGGY_CONFIG_PATH names, if set.
+        environ: The environment variables. HEADSTREAM_ENV_PATH or IGGY_ENV_PATH names a file with additional variables; the
             default is `.env` in the working directory, if it exists.
-        options: Keys from the command line, which override all other sources.
+        options: Keys and values from the command line, which override all other sources.
         is_fresh: Whether to remove an existing log first.
 
     Raises:
-        InvalidOptionError: settings are unknown, invalid or unsupported; the error lists all of them.
+        InvalidOptionError: settings are unknown, invalid or unsupported; the error lists all these settings.
         StorageError: a file cannot be read.
     """
     env_path = _path_in(environ, "ENV") or (Path(".env") if Path(".env").is_file() else None)
@@ -212,13 +212,13 @@ def load_config(
 
 
 def _path_in(variables: Mapping[str, str], kind: str) -> Path | None:
-    """Return the path in a variable, if any is set."""
+    """Return the path in an environment variable, or None if not set."""
     named = variables.get(f"HEADSTREAM_{kind}_PATH") or variables.get(f"IGGY_{kind}_PATH")
     return Path(named) if named else None
 
 
 class _Loader:
-    """Builds one configuration from all sources; reports all problems together."""
+    """Builds a configuration from all sources; reports all problems together."""
 
     def __init__(self, given: Iterable[GivenValue]) -> None:
         self._problems: list[str] = []
@@ -404,7 +404,7 @@ class _Loader:
         )
 
     def _console(self) -> bool:
-        """Return whether to serve the console: by the setting, else only if no other machine can reach it."""
+        """Return whether to serve the console: the setting, or by default only if no other machine can reach it."""
         given: bool | None = self._values["headstream.console"]
         address = self._address("http")
         return given if given is not None else address is None or address.is_loopback

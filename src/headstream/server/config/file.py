@@ -1,11 +1,11 @@
-"""The sources of a configuration, and the file of the resulting values.
+"""Reads the sources of a configuration, and formats the resulting values as a file.
 
-    defaults  <  file (TOML)  <  variables of a file (.env)  <  of the environment  <  the command line
+    defaults  <  file (TOML)  <  variables in a file (.env)  <  environment variables  <  command line
 
-IGGY_TCP_ADDRESS is `tcp.address`, and so is HEADSTREAM_TCP_ADDRESS, which has precedence; HEADSTREAM_MAX_CONNECTIONS is
-`headstream.max_connections`. Values are numbers, `true`, `false` and `[a,b]` for lists. Other variables with these
-prefixes, such as HEADSTREAM_URL, are ignored; one that begins with a section's name but is not a key of it is rejected like
-an unknown key of the file.
+IGGY_TCP_ADDRESS and HEADSTREAM_TCP_ADDRESS set `tcp.address`; HEADSTREAM_TCP_ADDRESS has precedence. HEADSTREAM_MAX_CONNECTIONS
+sets `headstream.max_connections`. Values are numbers, `true`, `false` and `[a,b]` for lists. Other variables with these prefixes,
+such as HEADSTREAM_URL, are ignored. A variable that starts with a section's name but names no key is rejected like an unknown key
+in the file.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class GivenValue(NamedTuple):
     """A value from one source.
 
     Args:
-        key: The full name; possibly unknown.
-        where: The file, variable or option of the value.
+        key: The full name of the key, which may be unknown.
+        where: The file, variable or option that contains the value.
     """
 
     key: str
@@ -40,7 +40,7 @@ class GivenValue(NamedTuple):
 
 
 def read_file(path: Path) -> list[GivenValue]:
-    """Return the values of a file; InvalidOptionError if it is not TOML, StorageError if it cannot be read."""
+    """Return the values of a file; InvalidOptionError if the file is not TOML, StorageError if it cannot be read."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -61,7 +61,7 @@ def _flatten(table: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]
 
 
 def read_variables(environ: Mapping[str, str]) -> list[GivenValue]:
-    """Return the values of environment variables, variables with Iggy's prefix first."""
+    """Return the values of environment variables; variables with Iggy's prefix come first."""
     given = []
     for prefix in _PREFIXES:
         known = {_variable(prefix, key): key for key in KEYS}
@@ -84,7 +84,7 @@ def _variable(prefix: str, key: str) -> str:
 
 
 def _value_of(key: str, text: str) -> Any:
-    """Convert the text of a variable to the type of the key's default."""
+    """Convert a variable's string to the type of the key's default."""
     default = KEYS[key].default if key in KEYS else ""
     if isinstance(default, bool):
         return {"true": True, "false": False}.get(text.strip().lower(), text)
@@ -97,7 +97,7 @@ def _value_of(key: str, text: str) -> Any:
 
 
 def unknown(given: GivenValue) -> str:
-    """Return the error text for an unknown key."""
+    """Return the error message for an unknown key."""
     name = given.key.rpartition(".")[2]
     close = difflib.get_close_matches(given.key, KEYS, n=1, cutoff=0.7)
     close = close or [key for key in KEYS if key.rpartition(".")[2] == name][:1]
@@ -105,7 +105,7 @@ def unknown(given: GivenValue) -> str:
 
 
 def format_toml(values: Iterable[tuple[str, Any]]) -> str:
-    """Return values (by full name, in any order) as a TOML file; secrets are masked."""
+    """Return values (by full name, in any order) as the content of a TOML file; secrets are masked."""
     lines, section = [], ""
     for key, value in sorted(values, key=lambda item: item[0].rpartition(".")[::2]):
         place, _, name = key.rpartition(".")

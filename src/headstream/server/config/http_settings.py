@@ -23,18 +23,18 @@ _KEY_BYTES: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSettings:
-    """How access tokens (JWT) are issued and verified.
+    """Settings for issuing and verifying access tokens (JWT).
 
     Args:
-        secret: The signing key; it allows to log in as any user. 32 bytes or more, 48 for HS384, 64 for HS512.
+        secret: The signing key, with which anyone can log in as any user; at least 32 bytes, 48 for HS384, 64 for HS512.
         algorithm: Signature algorithm.
         issuer: Claim `iss` of new tokens.
         audience: Claim `aud` of new tokens.
-        valid_issuers: Accepted issuers; () accepts only `issuer`.
-        valid_audiences: Accepted audiences; () accepts only `audience`.
+        valid_issuers: Accepted issuers; if empty, only `issuer` is accepted.
+        valid_audiences: Accepted audiences; if empty, only `audience` is accepted.
         expiry_s: Lifetime of a token, seconds.
         not_before_s: Delay until a new token is valid, seconds.
-        clock_skew_s: Tolerated difference of clocks, seconds.
+        clock_skew_s: Tolerated difference between clocks, seconds.
     """
 
     secret: bytes = field(repr=False)
@@ -65,13 +65,13 @@ class TokenSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorsSettings:
-    """Rights of pages of other origins in browsers (CORS).
+    """Permissions for browser pages of other origins (CORS).
 
     Args:
-        allowed_origins: The origins, as in `https://example.org`, without a path; `*` is any.
-        allowed_headers: The headers of requests; `*` is any.
-        exposed_headers: The headers of responses that such pages can read.
-        allow_credentials: Whether requests carry cookies and other credentials.
+        allowed_origins: Allowed origins without a path, as in `https://example.org`; `*`: any origin.
+        allowed_headers: Allowed request headers; `*`: any header.
+        exposed_headers: Response headers that such pages can read.
+        allow_credentials: Whether requests can contain cookies and other credentials.
         allow_private_network: Whether public pages can reach a private network.
     """
 
@@ -103,18 +103,18 @@ class HttpSettings:
     """Settings of HTTP.
 
     Args:
-        max_body_bytes: Limit of a request's body, bytes.
-        max_binary_bytes: Limit of a binary body with messages, bytes.
-        max_connections: Limit of connections; further connections are closed immediately.
-        idle_s: Timeout of a silent connection between requests or within a request's head, seconds.
-        body_s: Timeout of receiving a request's body, seconds.
-        reply_s: Timeout of sending a reply, seconds.
+        max_body_bytes: Maximum size of a request's body, bytes.
+        max_binary_bytes: Maximum size of a binary body with messages, bytes.
+        max_connections: Maximum number of connections; additional connections are closed immediately.
+        idle_s: Timeout of a connection without data, between requests or within a request's head, seconds.
+        body_s: Timeout for receiving a request's body, seconds.
+        reply_s: Timeout for sending a reply, seconds.
         drain_s: How long stop() waits for running requests, seconds.
-        metrics_path: Path of the metrics; None disables them.
+        metrics_path: Path of the metrics; None disables the metrics.
         metrics_of_groups: Whether to export the lag of consumer groups, which shows topic names to unauthenticated clients.
-        cors: Permissions of pages of other origins; None allows nothing.
+        cors: Permissions for pages of other origins; None allows nothing.
         console: Whether to serve the console.
-        allowed_hosts: Names of the server besides the names that hosts.py accepts, such as a proxy's; `*` is any.
+        allowed_hosts: Additional host names of the server, such as a proxy's name (see hosts.py); `*`: any name.
     """
 
     max_body_bytes: int = 2_000_000

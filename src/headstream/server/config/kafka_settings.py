@@ -14,10 +14,10 @@ class KafkaSettings:
 
     Args:
         default_stream: The stream of topics whose names have no dot.
-        default_partitions: Partitions of a topic created without a number.
-        advertised: The address reported to clients in metadata; None for the address to which each client connected.
-        anonymous_user: The name of the user that clients without SASL act as; None refuses such clients.
-        max_connections: Limit of connections; further connections are closed immediately.
+        default_partitions: Number of partitions of a topic that is created without a number.
+        advertised: The address that metadata reports to clients; None: the address to which each client connected.
+        anonymous_user: Name of the user for clients without SASL; None refuses such clients.
+        max_connections: Maximum number of connections; additional connections are closed immediately.
         limits: Limits of each connection.
     """
 

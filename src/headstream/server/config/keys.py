@@ -1,10 +1,10 @@
 """The keys of a server's configuration: name, accepted values, and effect.
 
-The names are as in the protocol's original server, whose files work unchanged; [headstream] is our own.
+The names are Iggy's, so that Iggy's files work unchanged; only the section [headstream] is new.
 
-    read         a reader of ValueErrors; the value it returns is what config.py builds from
-    without      why the key has no effect: it is accepted, and a warning lists it
-    only         the only supported value; any other is rejected for the reason in `without`
+    read         converts the value for config.py; raises ValueError
+    without      why the key has no effect; the key is accepted, and a warning lists it
+    only         the only supported value; other values are rejected with the reason in `without`
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from headstream.core.model.quantities import parse_duration_us, parse_size_bytes
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key.
+    """One configuration key.
 
     Args:
-        without: Why the key has no effect; None if it has one.
-        only: The only accepted value, if others are not supported.
+        without: Why the key has no effect; None if the key has an effect.
+        only: The only accepted value, if other values are not supported.
     """
 
     default: Any
@@ -38,7 +38,7 @@ def _flag(spelled: Any) -> bool:
 
 
 def _maybe_flag(spelled: Any) -> bool | None:
-    """Read a flag; `auto` is None."""
+    """Convert a flag; `auto` becomes None."""
     if isinstance(spelled, str) and spelled.strip().lower() == "auto":
         return None
     if isinstance(spelled, bool):
@@ -56,7 +56,7 @@ def _count(least: int, most: int) -> Callable[[Any], int]:
 
 
 def _limit(least: int, most: int) -> Callable[[Any], int | None]:
-    """Read a number; `none` and `unlimited` are None."""
+    """Return a converter for a number; `none` and `unlimited` become None."""
     read_number = _count(least, most)
 
     def read(spelled: Any) -> int | None:
@@ -89,7 +89,7 @@ def _choice(*options: str) -> Callable[[Any], str]:
 
 
 def _us(least: int = 0, most: int = (1 << 63) - 1, none: tuple[str, ...] = ()) -> Callable[[Any], int | None]:
-    """Read a duration; the texts of `none` are None."""
+    """Return a converter for a duration; the strings in `none` become None."""
 
     def read(spelled: Any) -> int | None:
         if isinstance(spelled, str) and spelled.strip().lower() in none:
@@ -103,7 +103,7 @@ def _us(least: int = 0, most: int = (1 << 63) - 1, none: tuple[str, ...] = ()) -
 
 
 def _bytes(least: int = 0, most: int = (1 << 63) - 1, none: tuple[str, ...] = ()) -> Callable[[Any], int | None]:
-    """Read a size; the texts of `none` are None."""
+    """Return a converter for a size; the strings in `none` become None."""
 
     def read(spelled: Any) -> int | None:
         if isinstance(spelled, str) and spelled.strip().lower() in none:
@@ -117,7 +117,7 @@ def _bytes(least: int = 0, most: int = (1 << 63) - 1, none: tuple[str, ...] = ()
 
 
 def _like(default: Any) -> Callable[[Any], Any]:
-    """Read a value without effect, which still has to be of the expected type."""
+    """Return a converter for a value without effect, which must still have the expected type."""
 
     def read(spelled: Any) -> Any:
         if isinstance(spelled, bool) is not isinstance(default, bool) or not isinstance(spelled, (bool, int, float, str)):

@@ -1,4 +1,4 @@
-"""Settings of TCP: the number of connections, and the limits of each."""
+"""Settings of TCP: the number of connections, and the limits of each connection."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class ConnectionLimits:
     """Limits of one connection.
 
     Args:
-        frame_bytes: Limit of a request, bytes.
-        unsent_bytes: With more unsent bytes of responses, no request is read.
-        frame_s: Timeout of receiving a request, seconds, and
-        bytes_a_second: one more second per this number of received bytes.
-        stall_s: How long a client can leave unsent responses unread, seconds.
-        login_s: How long a connection can stay without a login, seconds; infinity disables it.
-        hold_s: How long an empty poll of a client of Iggy's protocol 0.11 waits for messages, seconds.
+        frame_bytes: Maximum size of a request, bytes.
+        unsent_bytes: Size of unsent responses above which no request is read, bytes.
+        frame_s: Timeout for receiving a request, seconds.
+        bytes_a_second: Number of received bytes that extend this timeout by one second.
+        stall_s: How long a client can leave responses unread, seconds.
+        login_s: How long a connection can be open without a login, seconds; infinity disables the limit.
+        hold_s: How long a poll without messages waits, for clients of Iggy's protocol 0.11, seconds.
     """
 
     frame_bytes: int = MAX_FRAME_BYTES
@@ -36,9 +36,9 @@ class TcpSettings:
     """Settings of TCP.
 
     Args:
-        max_connections: Limit of connections; further connections are closed immediately.
+        max_connections: Maximum number of connections; additional connections are closed immediately.
         limits: Limits of each connection.
-        unsent_bytes: With more unsent bytes of responses to all clients together, a poll returns smaller parts.
+        unsent_bytes: Size of unsent responses to all clients above which polls return less data, bytes.
         socket: Options of each connection's socket.
     """
 

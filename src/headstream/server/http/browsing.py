@@ -1,4 +1,4 @@
-"""Messages for display: typed headers in their order as text, payloads cut at a limit or decoded, a search within a budget."""
+"""Messages for display: typed headers as ordered text, payloads truncated or decoded, a search with limited cost."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _filter(request: ViewRequest, where: str, kind: PollingKind, count: int, pay
 
 
 def download(request: ViewRequest) -> Reply:
-    """Return the payload of a message; 404 if there is no such message, or its payload is null. DecodeError as browse()."""
+    """Return the payload of a message; 404 if the message does not exist or its payload is null. DecodeError."""
     message = find_message(request)
     if message is None or message.payload is None:
         return NOT_FOUND
@@ -98,17 +98,17 @@ def download(request: ViewRequest) -> Reply:
 
 
 def find_message(request: ViewRequest) -> ReceivedMessage | None:
-    """Return the message that a path names; None if there is no such message. DecodeError as browse()."""
+    """Return the message that a path names; None if the message does not exist. DecodeError."""
     offset = _number(request.path, "offset", 0)
     found = decode_polled(_fetch(request, PollingKind.OFFSET, offset, 1).messages)
     return found[0] if found and found[0].offset == offset else None
 
 
 def explain_message(request: ViewRequest) -> Reply:
-    """Return a message decoded; 404 if there is no such message, or its payload is null.
+    """Return a decoded message; 404 if the message does not exist or its payload is null.
 
-    A Replicate message needs the right to read the server, as its pipeline does; any other payload names its Avro schema, and
-    needs only the right to the message.
+    A Replicate message requires the right to read the server, as its pipeline does. Other payloads must name their Avro schemas,
+    and require only the right to read the message.
     """
     message = find_message(request)
     if message is None or message.payload is None:
@@ -190,7 +190,7 @@ def _header(key: str, value: HeaderValue, most_bytes: int) -> dict[str, Any]:
 
 
 def _text(value: HeaderValue) -> str:
-    """Return a header's value as text: numbers in decimal, bytes as base64, null as an empty text."""
+    """Return a header's value as a string: numbers in decimal, bytes as base64, null as an empty string."""
     plain = value.value
     if plain is None:
         return ""

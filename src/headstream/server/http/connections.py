@@ -1,4 +1,4 @@
-"""HttpConnections: aiohttp's connections, with our limits and our log lines."""
+"""HttpConnections: extends aiohttp's connections with limits and log lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINGERING_S: Final = 1.0
 
 
 def _is_fault(record: logging.LogRecord) -> bool:
-    """Return whether aiohttp logs an internal error; a client's error becomes one line without a traceback."""
+    """Return whether a log record is an internal error; errors of clients are logged in one line without a traceback."""
     error = record.exc_info[1] if record.exc_info else None
     if not isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
         return True
@@ -35,7 +35,7 @@ _LOGGER.addFilter(_is_fault)
 
 
 class _HttpConnection(web.RequestHandler):
-    """One connection; aiohttp's handler would wait for the rest of a malformed body."""
+    """One connection; unlike aiohttp's handler, it does not wait for the rest of a malformed body."""
 
     body: StreamReader | None = None
     """The body of the current request."""
@@ -54,7 +54,7 @@ class _HttpConnection(web.RequestHandler):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Receive bytes; a body with an invalid chunk ends with an error."""
+        """Receive bytes; raise an error for a body with an invalid chunk."""
         super().data_received(data)
         if self._messages:  # a message after an unfinished body is not a request: it is the parser's error
             before = self._messages[-2][1] if len(self._messages) > 1 else self.body
@@ -63,11 +63,11 @@ class _HttpConnection(web.RequestHandler):
 
 
 class HttpConnections(web.Server):
-    """All connections over HTTP; connections beyond the limit are closed immediately.
+    """All HTTP connections; connections above the limit are closed immediately.
 
     Args:
-        most: Limit of connections.
-        idle_s: Timeout of a silent connection between requests, seconds.
+        most: Maximum number of connections.
+        idle_s: Timeout of a connection without data between requests, seconds.
     """
 
     def __init__(self, most: int, traffic: Traffic, handle: Callable[[web.BaseRequest], Any], idle_s: float) -> None:
@@ -89,22 +89,22 @@ class HttpConnections(web.Server):
         )
 
     def count_free(self) -> int:
-        """Return the number of further connections that are allowed."""
+        """Return the number of additional connections that are allowed."""
         return self._most - self._traffic.connections
 
     def evict_one(self) -> bool:
-        """Close the oldest connection without a request with a valid token; return whether a connection was closed."""
+        """Close the oldest connection that has sent no valid token; return whether a connection was closed."""
         return self._unauthenticated.end_oldest()
 
     @staticmethod
     def authenticated(protocol: web.RequestHandler) -> None:
-        """Record that a request with a valid token has arrived on a connection."""
+        """Record that a connection has sent a request with a valid token."""
         assert isinstance(protocol, _HttpConnection)
         protocol.is_logged_in = True
 
     @staticmethod
     def is_authenticated(protocol: web.RequestHandler) -> bool:
-        """Return whether a request with a valid token has arrived on a connection."""
+        """Return whether a connection has sent a request with a valid token."""
         assert isinstance(protocol, _HttpConnection)
         return protocol.is_logged_in
 
@@ -119,7 +119,7 @@ class HttpConnections(web.Server):
         return web.BaseRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Register a connection; at the limit close another connection for it, or this connection."""
+        """Register a connection; at the limit, close an unauthenticated connection, or else this connection."""
         super().connection_made(handler, transport)
         self._traffic.connections += 1
         assert isinstance(handler, _HttpConnection)

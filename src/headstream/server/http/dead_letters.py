@@ -1,6 +1,6 @@
-"""Dead letters over HTTP: counted by reason, sent back and discarded, a bounded part of one partition in each request.
+"""Dead letters over HTTP: counts by reason, redrives and discards; each request handles a bounded part of one partition.
 
-Nothing happens between two requests: the caller shows the progress, and stops by sending no further request.
+The server does nothing between two requests, so that the caller can show the progress and stop at any time.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def count_letters(request: ViewRequest) -> dict[str, Any]:
 
 
 def redrive_letters(request: ViewRequest) -> dict[str, Any]:
-    """Send dead letters back to their origin; GroupInUseError: another redrive has the partition. DecodeError."""
+    """Send dead letters back to their topics; GroupInUseError if another redrive processes the partition. DecodeError."""
     from headstream.client.dead_letters.reading import place_of_origin, read_dead_letters
     from headstream.client.dead_letters.redriving import Redrive
 
@@ -111,7 +111,7 @@ def discard_letters(request: ViewRequest) -> dict[str, Any]:
 
 
 def _topic(request: ViewRequest, log: Client) -> str:
-    """Return the full name of the topic that the path names, by names or ids."""
+    """Return the full name of the topic that the path identifies by names or ids."""
     stream = IDENTIFIER.from_url_text(request.path["stream_id"], "path.stream_id")
     topic = IDENTIFIER.from_url_text(request.path["topic_id"], "path.topic_id")
     if isinstance(stream, str) and isinstance(topic, str):

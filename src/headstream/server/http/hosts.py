@@ -1,23 +1,24 @@
-"""Hosts: whether a request names this server, and whether its page's origin is allowed; needs no token.
+"""Hosts: checks whether a request names this server and whether the origin of its page is allowed; needs no token.
 
-A page whose own name resolves to this machine (DNS rebinding) is of the server's origin for a browser. Only `Host` shows that
-the name is not the server's.
+If a foreign name resolves to this machine (DNS rebinding), a browser treats the page as the server's own. Only `Host` shows that
+the name does not belong to the server.
 
     Host                                      accepted
-    an IP address                             always: a page that was loaded from an address cannot be moved to another address
-    localhost, a name below .localhost        always: they are the browser's own machine
+    an IP address                             always: DNS rebinding requires a name
+    localhost, a name below .localhost        always: the browser's own machine
     the name in `http.address`                always
-    a name without a dot, the machine's name  if the listener is not on a loopback address: no page of the internet has such a
-    name any other name                            if `headstream.allowed_hosts` contains it or `*`
+    a name without a dot, the machine's name  if the listener is not on a loopback address: internet pages have no such name
+    any other name                            if `headstream.allowed_hosts` contains it or `*`
     none                                      in HTTP/1.0, which no browser uses
 
     Origin                                    accepted
-    none                                      unless `Sec-Fetch-Site` names another origin that loads it as a part of its page
+    none                                      unless `Sec-Fetch-Site` shows that a page of another origin embeds the request
     the host and port of `Host`               always
-    a name in `headstream.allowed_hosts`      always: a proxy can have changed `Host`
+    a name in `headstream.allowed_hosts`      always: a proxy may have changed `Host`
     any other, `null`                         if `http.cors.allowed_origins` contains it or `*`
 
-Ports of `Host` are not compared: containers and tunnels change them. `X-Forwarded-Host` is ignored, as a page can set it.
+Ports of `Host` are not compared, because containers and tunnels change ports. `X-Forwarded-Host` can be set by pages and is
+ignored.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ _SHOWN_CHARS: Final = 100
 
 
 class Hosts:
-    """The names of one listener, and the allowed origins of pages; one event loop.
+    """The host names of one listener and the allowed origins of pages; used in one event loop.
 
     Args:
-        allowed_hosts: Further names of the server, in lower case; `*` is any.
-        allowed_origins: Origins that CORS allows; `*` is any.
+        allowed_hosts: Additional names of the server, in lower case; `*`: any name.
+        allowed_origins: Origins that CORS allows; `*`: any origin.
     """
 
     def __init__(self, listener: str, allowed_hosts: Collection[str] = (), allowed_origins: Collection[str] = ()) -> None:
@@ -67,7 +68,7 @@ class Hosts:
         self._has_name = functools.lru_cache(256)(self._find_name)
 
     def refuse(self, request: web.BaseRequest) -> Reply | None:
-        """Return the reply to a request for another server or from a page of another origin, else None."""
+        """Return the refusal of a request for a different server or from a page of another origin, else None."""
         headers = request.headers
         given = headers.getall(hdrs.HOST, ())
         if len(given) == 1 and self._has_name(given[0]) and hdrs.ORIGIN not in headers and _FETCH_SITE not in headers:
@@ -94,7 +95,7 @@ class Hosts:
         return text_reply(403, what, Status.UNAUTHORIZED)
 
     def _find_name(self, host: str) -> bool:
-        """Return whether a header `Host` contains a name of this server."""
+        """Return whether the value of a `Host` header is a name of this server."""
         name, _ = _split(host)
         if not name:
             return False
@@ -115,7 +116,7 @@ class Hosts:
 
 
 def _split(authority: str) -> tuple[str, str]:
-    """Return the name or address in lower case and the port of `host:port`, "" for a default port; "" twice if it is none."""
+    """Split `host:port` into the lower-case name or address and the port ("" for a default port); ("", "") if invalid."""
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return "", ""

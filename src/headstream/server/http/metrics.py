@@ -1,7 +1,7 @@
 """The metrics of a server, collected on request.
 
-Metrics that tools for the protocol's original expect have its names: http_requests_total, streams, topics, partitions,
-segments, messages, users, clients. All others begin with headstream_.
+Metrics that exist in Iggy's server have the same names: http_requests_total, streams, topics, partitions, segments, messages,
+users, clients. The names of all other metrics start with headstream_.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def describe_server(
     filters: tuple[int, int] = (0, 0),
     budget: MemoryBudget | None = None,
 ) -> Iterator[Metric]:
-    """Yield the metrics of a server, except of deliveries and removals.
+    """Yield the metrics of a server, except for deliveries and removals.
 
     Args:
-        filters: Messages that filters have examined, and messages to which they could not be applied.
+        filters: Number of messages that filters have examined, and of messages that filters could not be applied to.
     """
     yield from _original(traffic, stats, users)
     yield from _own(traffic, stats, groups)
@@ -142,7 +142,7 @@ def describe_deliveries(
 
     Args:
         ages: The groups whose journals are in memory.
-        names_groups: Whether metrics name groups.
+        names_groups: Whether metrics contain the names of groups.
     """
     found = list(ages)
     transitions = CounterMetricFamily(

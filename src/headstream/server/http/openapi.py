@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of the HTTP interface, generated from the tables that serve requests: commands, shapes, pages."""
+"""Generates the OpenAPI 3.1 description of the HTTP interface from the tables for serving requests: commands, shapes, pages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _IN_BINARY: Final = {
 
 
 def describe(pages: Iterable[PageRoute]) -> dict[str, Any]:
-    """Return the description; `pages` are the routes of HTTP besides commands."""
+    """Return the description; `pages` are the HTTP routes other than commands."""
     schemas = Schemas()
     paths: dict[str, dict[str, Any]] = {}
     for page in pages:

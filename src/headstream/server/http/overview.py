@@ -1,4 +1,4 @@
-"""Views of a log: counts and traffic, topics, groups, pipelines, and the user itself."""
+"""Views of a log: counts and traffic, topics, groups, pipelines, and the current user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OMITTED: Final = ("caches", "server_semver")
 
 
 def survey(request: ViewRequest) -> dict[str, Any]:
-    """Return the counts of a server, its memory, and the traffic of each transport since the start."""
+    """Return counts and memory use of a server, and traffic per transport since the start."""
     stats: Stats = request.ask(GetStats())
     transports = []
     for traffic in request.traffic:
@@ -44,12 +44,12 @@ def survey(request: ViewRequest) -> dict[str, Any]:
 
 
 def list_visible_topics(request: ViewRequest) -> dict[str, Any]:
-    """Return the topics that a user is allowed to see: all, or the topics that its permissions name."""
+    """Return the topics that a user can see: all topics, or topics in the user's permissions."""
     return {"time_us": _now_us(), "topics": [topic.spell() for topic in _visible_topics(request)]}
 
 
 def list_group_lags(request: ViewRequest) -> dict[str, Any]:
-    """Return the groups of all topics that a user is allowed to see, with their lags."""
+    """Return the groups, with lag, of all topics that a user is allowed to see."""
     groups = []
     for topic in _visible_topics(request):
         with suppress(NotFoundError, PermissionDeniedError):  # deleted just now, or only to be polled
@@ -59,13 +59,13 @@ def list_group_lags(request: ViewRequest) -> dict[str, Any]:
 
 
 def list_pipelines(request: ViewRequest) -> dict[str, Any]:
-    """Return the reports of the registered Replicate pipelines; they need the right to read the server."""
+    """Return the reports of the Replicate pipelines; requires the right to read the server."""
     request.check_server_right()
     return {"time_us": _now_us(), "pipelines": request.pipelines.read()}
 
 
 def describe_session(request: ViewRequest) -> dict[str, Any]:
-    """Return the user of a request with its permissions, the version, and the log's identity."""
+    """Return a request's user with permissions, the server's version, and the log's identity."""
     user: UserDetails | None = request.ask(GetUser(request.user_id))
     return {
         "time_us": _now_us(),

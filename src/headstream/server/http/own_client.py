@@ -1,6 +1,6 @@
-"""OwnClient: a client with commands that this process answers, without a socket, in the name of one user.
+"""OwnClient: a client whose commands are answered by this process, without a socket, with the rights of one user.
 
-Views that change data use it, so that they run the code of clients and the command line, with the rights of their user.
+Views that change data use an OwnClient, so that they run the same code as clients and the command line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLACE: Final = "headstream"
 
 
 class _OwnConnection:
-    """A connection that runs a command when its reply is requested; see client.remote.connection.Connection."""
+    """A connection that runs a command when its reply is requested; see client.transports.remote.connection.Connection."""
 
     is_usable = True
 
@@ -31,11 +31,11 @@ class _OwnConnection:
         self._ask = ask
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
-        """Check a command; there is nothing to wait for."""
+        """Validate a command; it is run by receive()."""
         command.validate()
 
     def has_reply(self, wait_ms: int) -> bool:
-        """Return whether a reply begins to arrive: a cancelled command is not run."""
+        """Return whether a reply has started to arrive; a cancelled command is not run."""
         return False
 
     def receive(self, command: Command[_R]) -> _R:
@@ -44,7 +44,7 @@ class _OwnConnection:
         return reply
 
     def interrupt(self) -> None:
-        """Do nothing: there is no connection to break."""
+        """Do nothing, because there is no connection to break."""
 
     def close(self) -> None:
         """Do nothing."""
@@ -63,7 +63,7 @@ class _OwnConnector:
 
 @contextmanager
 def own_client(ask: Ask) -> Iterator[Client]:
-    """Lend a client, without interceptors, whose commands `ask` runs; any thread."""
+    """Return a context with a client, without interceptors, whose commands are run by `ask`; thread-safe."""
     from headstream.client.client import Client
     from headstream.client.transports.remote.address import RemoteOptions, ServerUrl
     from headstream.client.transports.remote.caller import Caller

@@ -1,4 +1,4 @@
-"""Routes of HTTP besides commands: root, health, metrics, OpenAPI description, and token refresh."""
+"""HTTP routes other than commands: root, health, metrics, OpenAPI description, token refresh."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _ROOT: Final = "Iggy API"
 
 
 class Pages:
-    """Answers the routes of HTTP besides commands; any thread."""
+    """Answers the HTTP routes other than commands; thread-safe."""
 
     def __init__(
         self, dispatcher: Dispatcher, settings: HttpSettings, tokens: AccessTokens, traffic: list[Traffic], budget: MemoryBudget
@@ -103,11 +103,11 @@ class Pages:
         self._traffic = [*self._traffic, traffic]
 
     def find(self, method: str, path: str) -> Page | None:
-        """Return the page of a method and a path, or None."""
+        """Return the page for a method and a path, or None."""
         return self._pages.get((method, path))
 
     def find_methods(self, path: str) -> list[str]:
-        """Return the methods that a path accepts; empty for an unknown path."""
+        """Return the methods that a path accepts; empty if the path is unknown."""
         return [method for method, known in self._pages if known == path]
 
     @cached_property
@@ -117,7 +117,7 @@ class Pages:
         return json_reply(describe(self._routes))
 
     def _refresh(self, body: bytes) -> Reply:
-        """Return a new token for a valid token, which is revoked."""
+        """Return a new token in exchange for a valid token, which is revoked."""
         try:
             token = RawToken.read(decode_json(body), "body").token
         except DecodeError as error:

@@ -1,4 +1,4 @@
-"""Reports of Replicate pipelines, which the console and dashboards read; each is cached for a second."""
+"""Reports of Replicate pipelines for the console and dashboards; each report is cached for a second."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _KEPT_S: Final = 1.0
 
 
 class PipelineReports:
-    """The newest reports of pipelines; any thread.
+    """The newest reports of pipelines; thread-safe.
 
     Args:
-        readers: The name of each pipeline, and a function that returns its report, a JSON object.
-        needs_right: Whether only users with the right to read the server (`read_servers`) see them.
-        explain: Decodes a Replicate message by the schemas of these pipelines; None if there are none.
-        explain_avro: Decodes a payload that names its Avro schema; None where no schemas are known.
+        readers: Pipeline name -> function that returns the pipeline's report, a JSON object.
+        needs_right: Whether only users with the right to read the server (`read_servers`) see the reports.
+        explain: Decodes a Replicate message with the schemas of these pipelines; None if there are no pipelines.
+        explain_avro: Decodes a payload that names its Avro schema; None if no schemas are known.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class PipelineReports:
         self._readers = {name: (CachedValue[dict[str, Any]](kept_s=_KEPT_S), read) for name, read in readers.items()}
 
     def read(self) -> list[dict[str, Any]]:
-        """Return a report of each pipeline, or why it cannot be read."""
+        """Return the report of each pipeline, or the reason why the report cannot be read."""
         return [{"checkpoint": name, **kept.get(partial(_try, read))} for name, (kept, read) in self._readers.items()]
 
 

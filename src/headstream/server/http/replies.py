@@ -1,4 +1,4 @@
-"""Replies over HTTP as values, and the encoding of errors."""
+"""HTTP replies as values, and the encoding of errors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from headstream.server.reporting.storage_errors import STORAGE_ERRORS
 
 
 class Reply(NamedTuple):
-    """A reply to a request.
+    """A reply to an HTTP request.
 
     Args:
-        content_type: The body's content type; None if there is no body.
-        status: Headstream's status, 0 for success.
+        content_type: Content type of the body; None if there is no body.
+        status: Headstream's status code; 0 for success.
     """
 
     http_status: int
@@ -41,7 +41,7 @@ def json_reply(document: Any, http_status: int = 200) -> Reply:
 
 
 def text_reply(http_status: int, text: str, status: int = 0) -> Reply:
-    """Return a text as a reply, with one of Headstream's statuses."""
+    """Return a string as a text reply, with a status code of Headstream."""
     return Reply(http_status, text.encode("utf-8", "replace"), "text/plain; charset=utf-8", status=status)
 
 
@@ -58,9 +58,10 @@ NOT_FOUND: Final = json_reply({"id": 404, "code": "not_found", "reason": "Resour
 
 
 def misspelled_reply(error: DecodeError, log: Log | None = None) -> Reply:
-    """Return the reply to a request that cannot be decoded, as a text.
+    """Return the text reply to a request that cannot be decoded.
 
-    A wrong member of the body gives 422; a wrong path, wrong query or invalid JSON gives 400. An error with its own status is
+    The HTTP status is 422 for a wrong member of the body, 400 for a wrong path, a wrong query or invalid JSON. An error with
+    its own status is handled by refused_reply().
     """
     if error.status is not None:
         return refused_reply(error, log)
@@ -69,11 +70,11 @@ def misspelled_reply(error: DecodeError, log: Log | None = None) -> Reply:
 
 
 def refused_reply(error: Exception, log: Log | None = None) -> Reply:
-    """Return the reply to a command that fails, as JSON.
+    """Return the JSON reply to a failed command.
 
     Args:
-        error: The error; one that is not a HeadstreamError is an internal error: 500, and a line in the log.
-        log: The server's log; its paths are redacted. None redacts nothing.
+        error: The error; errors other than HeadstreamError are internal errors: reply 500 and a log line.
+        log: The server's log, whose paths are redacted; None redacts nothing.
     """
     if not isinstance(error, HeadstreamError):
         note(logging.ERROR, "internal error", error)
@@ -84,11 +85,11 @@ def refused_reply(error: Exception, log: Log | None = None) -> Reply:
 
 
 def command_reply(command: Command[Any], value: Any, *, in_binary: bool = False, is_today: bool = False) -> Reply:
-    """Return the reply to a command with a route.
+    """Return the reply to a command that has a route.
 
     Args:
-        in_binary: Whether the client accepts the binary form of TCP.
-        is_today: Whether it expects the JSON of Iggy's servers from 0.9.
+        in_binary: Whether the client accepts the binary encoding of TCP.
+        is_today: Whether the client expects the JSON format of Iggy servers from version 0.9.
     """
     kind, route = type(command), command.entry().route
     assert route is not None  # the request was found by its route

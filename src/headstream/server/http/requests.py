@@ -1,4 +1,4 @@
-"""Token, query and body of a request over HTTP, read within limits."""
+"""Reads token, query and body of an HTTP request within limits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_IN_JSON: Final = 10_000
 
 
 class RefusedBodyError(Exception):
-    """A rejected body, with the reply to send."""
+    """A rejected body; contains the reply to send."""
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply.body)
@@ -44,7 +44,7 @@ def peer_of(request: BaseRequest) -> str:
 
 
 def address_of(request: BaseRequest) -> str:
-    """Return the `host:port` that the client has reached; empty if the connection is closed."""
+    """Return the server's `host:port` to which the client has connected; empty if the connection is closed."""
     name = request.transport.get_extra_info("sockname") if request.transport is not None else None
     return str(Address(*name[:2])) if isinstance(name, (tuple, list)) else ""
 
@@ -56,7 +56,7 @@ def read_token(headers: Mapping[str, str]) -> str | None:
 
 
 def read_query(text: str) -> dict[str, str]:
-    """Return the parameters of an encoded query; DecodeError if a parameter is not UTF-8 or repeated, or for more than 100."""
+    """Return the parameters of an encoded query; DecodeError for invalid UTF-8, repeated, or more than 100 parameters."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS)
     except UnicodeDecodeError:
@@ -70,28 +70,27 @@ def read_query(text: str) -> dict[str, str]:
 
 
 def is_binary(request: BaseRequest) -> bool:
-    """Return whether the body of a request is in the binary form of TCP instead of JSON."""
+    """Return whether the body of a request has the binary encoding of TCP instead of JSON."""
     return request.content_type == BINARY
 
 
 def wants_binary(request: BaseRequest) -> bool:
-    """Return whether the client accepts a reply in the binary form of TCP."""
+    """Return whether the client accepts a reply in the binary encoding of TCP."""
     return BINARY in request.headers.get(hdrs.ACCEPT, "")
 
 
 async def read_body(
     request: BaseRequest, most_bytes: int, most_s: float, hold: Callable[[int], Awaitable[None]], most_binary_bytes: int = 0
 ) -> bytes:
-    """Return a request's JSON body, or a binary one where that is accepted.
+    """Return a request's body, in JSON or, if accepted, in the binary encoding.
 
     Args:
-        most_bytes: Limit of a JSON body, bytes.
-        hold: Waits until a number of bytes of memory is reserved, or raises an error.
-        most_binary_bytes: Limit of a binary body, bytes; 0 rejects it.
+        most_bytes: Maximum size of a JSON body, bytes.
+        hold: Waits until a number of bytes is reserved in memory, or raises an error.
+        most_binary_bytes: Maximum size of a binary body, bytes; 0 rejects binary bodies.
 
     Raises:
-        RefusedBodyError: the body is too long (413), too slow (408), not JSON (415), empty, or not compressed as its
-            headers state (400).
+        RefusedBodyError: the body is too long (413), too slow (408), not JSON (415), empty, or wrongly compressed (400).
     """
     kind = request.content_type
     if is_binary(request) and most_binary_bytes:
@@ -126,7 +125,7 @@ async def read_body(
 
 
 def bounded_for_json(command: Command[Any]) -> Command[Any]:
-    """Return a command with its count limited to one JSON reply."""
+    """Return a command whose count is limited to the messages of one JSON reply."""
     if isinstance(command, PollMessages):
         return replace(command, count=min(command.count, _MOST_IN_JSON))
     if isinstance(command, (FetchMessages, FilterMessages)):

@@ -1,4 +1,4 @@
-"""Routes of HTTP besides commands: a page (pages.py), and the arguments for the function of a view (views.py)."""
+"""HTTP routes other than commands: the route of a page (pages.py), and the arguments of a view's function (views.py)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ViewRequest(NamedTuple):
     """A request for a view.
 
     Args:
-        ask: Runs a command in the name of the user.
+        ask: Runs a command with the rights of the user.
         user_id: The user, by id or name.
-        open_client: Lends a client of the user.
+        open_client: Returns a context with a client of the user.
     """
 
     ask: Ask
@@ -39,19 +39,19 @@ class ViewRequest(NamedTuple):
     pipelines: PipelineReports = NO_PIPELINES
 
     def check_server_right(self) -> None:
-        """Raise PermissionDeniedError if pipelines require the right to read the server and the user lacks it."""
+        """Raise PermissionDeniedError if pipelines require the right to read the server and the user does not have this right."""
         if self.pipelines.needs_right:
             self.ask(ListClients())  # refused without the right to read the server; GetStats is allowed to everybody
 
 
 class PageRoute(NamedTuple):
-    """A route of HTTP besides commands.
+    """An HTTP route other than a command.
 
     Args:
         method: GET or POST.
-        about: The route's description, a sentence.
-        body: Record of the request's body; None if there is no body.
-        reply: Record of the reply; None if it is not JSON of a record.
+        about: Description of the route, one sentence.
+        body: Record type of the request's body; None if there is no body.
+        reply: Record type of the reply; None if the reply is not the JSON of a record.
     """
 
     method: Method

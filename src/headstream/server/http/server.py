@@ -1,10 +1,10 @@
-"""HttpServer: the commands and further routes over HTTP.
+"""HttpServer: serves commands and other routes over HTTP.
 
     request -> token -> find_route -> decode_http -> Dispatcher.answer -> encode_http_reply -> response
                401      404 405       400 415 413 422     400 403 404
 
-Each request has its own session, which lists of clients omit. Slow commands run on a worker thread; a request that waits for
-messages holds none.
+Each request has a separate session, which is not listed as a client. Slow commands run on a worker thread; waits for messages
+block no thread.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def cors_headers(settings: CorsSettings, request: Mapping[str, str]) -> dict[str
 
 
 def preflight_headers(settings: CorsSettings, request: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of the response to a preflight (OPTIONS); arguments as for cors_headers()."""
+    """Return the headers of the response to a preflight request (OPTIONS); for arguments see cors_headers()."""
     headers = cors_headers(settings, request)
     headers.pop("Access-Control-Expose-Headers", None)
     for name, allowed in (("Methods", settings.allowed_methods), ("Headers", settings.allowed_headers)):
@@ -134,10 +134,10 @@ _T = TypeVar("_T")
 
 
 class HttpServer:
-    """Serves a dispatcher's commands over HTTP; one event loop.
+    """Serves a dispatcher's commands over HTTP; used in one event loop.
 
     Args:
-        workers: The threads for slow commands; their creator closes them.
+        workers: The threads for slow commands, which the caller closes.
         traffic: Counters of each transport, including `http`, for the metrics.
         admission: The rules for accepting connections and for answering unauthenticated clients.
     """
@@ -181,7 +181,7 @@ class HttpServer:
         return len(self._waits)
 
     async def start(self, host: str, port: int, ssl: tls.SSLContext | None = None) -> tuple[str, int]:
-        """Start serving, and return the bound host and port; port 0 means any free port."""
+        """Start serving; return the bound host and port. Port 0 means any free port."""
         settings = self._settings
         self._hosts = Hosts(host, settings.allowed_hosts, settings.cors.allowed_origins if settings.cors else ())
         handlers = self._handlers = HttpConnections(settings.max_connections, self._traffic, self._handle, settings.idle_s)
@@ -200,7 +200,7 @@ class HttpServer:
         return bound
 
     async def stop(self) -> None:
-        """Stop accepting requests, finish the running requests, and close; idempotent."""
+        """Stop accepting requests, complete running requests, and close; idempotent."""
         listener, handlers, self._listener, self._handlers = self._listener, self._handlers, None, None
         if listener is None or handlers is None:
             return
@@ -261,7 +261,7 @@ class HttpServer:
         traffic.sent_bytes += len(reply.body)
 
     async def _answer(self, request: web.BaseRequest, memory: MemoryAccount) -> tuple[int, Reply]:
-        """Return the code of the command, 0 for none, and the reply."""
+        """Return the code of the command (0 if the request is not a command) and the reply."""
         code = 0
         try:
             method = "GET" if request.method == "HEAD" else request.method
@@ -300,7 +300,7 @@ class HttpServer:
     async def _answer_view(
         self, request: web.BaseRequest, method: str, path: str, claims: Claims, memory: MemoryAccount
     ) -> Reply:
-        """Answer a request for a view; a user's commands run in its name."""
+        """Answer a request for a view; its commands run with the rights of the user."""
         found = self._views.find(method, path)
         if found is None:
             return self._missing(path)
@@ -348,7 +348,7 @@ class HttpServer:
             return refused_reply(error, self._log)
 
     def _is_quick(self, command: Command[Any], body: bytes) -> bool:
-        """Return whether a command runs in the event loop: switching threads would cost more than the command."""
+        """Return whether a command runs in the event loop, because switching threads would cost more than the command."""
         if isinstance(command, (PollMessages, FetchMessages)):
             return command.count <= _FEW_MESSAGES and not searches_states(command)
         if isinstance(command, (SendMessages, AppendMessages, AppendNumbered)):
@@ -356,7 +356,7 @@ class HttpServer:
         return command.code in _QUICK
 
     def _expected_bytes(self, *, is_quick: bool, in_binary: bool) -> int:
-        """Return the number of bytes to reserve before messages are read; their real size is counted afterwards."""
+        """Return the number of bytes to reserve before messages are read; the actual size is counted afterwards."""
         if is_quick:  # no other read runs meanwhile
             return _QUICK_BYTES
         most_bytes = self._dispatcher.poll_bytes
@@ -370,7 +370,7 @@ class HttpServer:
             return False
 
     def _reply_to(self, session: Session, command: Command[Any], claims: Claims | None, in_binary: bool, is_today: bool) -> Reply:
-        """Return the reply to a command; any thread."""
+        """Return the reply to a command; thread-safe."""
         try:
             value = self._dispatcher.answer(session, command)
         except HeadstreamError as error:
@@ -389,7 +389,7 @@ class HttpServer:
         return command_reply(command, value, in_binary=in_binary, is_today=is_today)
 
     async def _wait(self, session: Session, command: WaitMessages | FetchMessages) -> None:
-        """Wait until messages are available, the timeout ends, or the server stops."""
+        """Wait until messages are available, the timeout expires, or the server stops."""
         loop, notified = asyncio.get_running_loop(), asyncio.Event()
 
         def notify() -> None:

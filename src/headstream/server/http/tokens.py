@@ -1,4 +1,4 @@
-"""Access tokens (JWT): they authenticate each HTTP request, as a login authenticates a connection.
+"""Access tokens (JWT), which authenticate HTTP requests as a login authenticates a connection.
 
     login -> issue -> "Authorization: Bearer TOKEN" -> verify -> the user's number
     refresh: verify, revoke, issue      logout: revoke
@@ -30,9 +30,9 @@ _TODAY: Final = "0.11"
 
 
 class Claims(NamedTuple):
-    """The claims of a token: user, token id, seconds since 1970 UTC, the user's generation, and the form of its requests.
+    """The claims of a token: user, token id, times (seconds since 1970 UTC), the user's generation, and the JSON format.
 
-    `is_today` selects the JSON of Iggy's servers from 0.9 (core/wire/vsr/http.py): the client has logged in as such an SDK.
+    `is_today` selects the JSON format of Iggy servers from version 0.9 (core/wire/vsr/http.py), for SDKs of these versions.
     """
 
     user_id: int
@@ -47,7 +47,7 @@ class Revocations(Protocol):
     """The revoked tokens."""
 
     def revoke(self, token_id: str, expires_s: int) -> bool:
-        """Revoke a token until it expires; return whether it was valid before."""
+        """Revoke a token until it expires; return whether the token was valid before."""
 
     def is_revoked(self, token_id: str) -> bool:
         """Return whether a token is revoked."""
@@ -57,15 +57,15 @@ class KnownUsers(Protocol):
     """The existing users."""
 
     def generation_of(self, user_id: int, generation: int, token_id: str) -> int | None:
-        """Return the user's generation if a token issued to this or an earlier generation is still valid, else None."""
+        """Return the user's current generation if a token issued to `generation` is still valid, else None."""
 
 
 class AccessTokens:
-    """Issues and verifies access tokens; any thread.
+    """Issues and verifies access tokens; thread-safe.
 
     Args:
-        users: The existing users; a deleted user's number is never reused.
-        clock_s: Returns seconds since 1970 UTC.
+        users: The existing users; ids of deleted users are never reused.
+        clock_s: Returns the time, seconds since 1970 UTC.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class AccessTokens:
         return self._settings.expiry_s
 
     def issue(self, user_id: int, generation: int, *, is_today: bool = False) -> AccessToken:
-        """Return a new token of a user, bound to the user's generation that has logged in; `is_today` as in Claims."""
+        """Return a new token for a user, bound to the user's generation at login; for `is_today` see Claims."""
         import jwt  # lazy: a sixth of an idle server's memory and start time
 
         settings, now = self._settings, self._clock_s()
@@ -105,8 +105,8 @@ class AccessTokens:
         """Return the claims of a token.
 
         Raises:
-            AuthenticationError: the token is empty (77), has another algorithm (73), or is malformed, of another issuer,
-                not yet valid, expired or revoked, or its user was deleted (78).
+            AuthenticationError: the token is empty (77), has a different algorithm (73), or is malformed, from another issuer,
+                not yet valid, expired or revoked, or the user was deleted (78).
         """
         import jwt
 
@@ -138,7 +138,7 @@ class AccessTokens:
         return claims._replace(generation=generation)
 
     def revoke(self, claims: Claims) -> None:
-        """Revoke a token; AuthenticationError (78) if another request has just revoked it."""
+        """Revoke a token; AuthenticationError (78) if another request has already revoked the token."""
         if not self._revocations.revoke(claims.token_id, claims.expires_s + self._settings.clock_skew_s):
             raise _refused("a revoked access token")
 
@@ -148,6 +148,6 @@ def _refused(what: str, status: Status = Status.INVALID_ACCESS_TOKEN) -> Headstr
 
 
 def _make_id(now: float) -> str:
-    """Return a UUID of version 7: milliseconds, then random bits."""
+    """Return a version 7 UUID: milliseconds, then random bits."""
     number = int.from_bytes(int(now * 1000).to_bytes(6, "big") + os.urandom(10), "big")
     return str(uuid.UUID(int=number & ~(0xF << 76) & ~(0x3 << 62) | 7 << 76 | 2 << 62))

@@ -1,18 +1,18 @@
 """Views: HTTP routes that combine commands, for people and dashboards.
 
-    GET /open/overview            the server's activity: counts, memory, bytes by transport
+    GET /open/overview            the server's counts, memory use, and traffic by transport
     GET /open/topics/visible      the topics that the user is allowed to see
-    GET /open/group-lags          the groups of all of them
-    GET .../messages/browse       messages with typed headers, payloads cut at a limit, and a search
+    GET /open/group-lags          the groups of all these topics
+    GET .../messages/browse       messages with typed headers and truncated payloads, with search
     GET .../messages/{offset}/payload    a complete payload, as a file
-    GET .../messages/{offset}/explained  a message, decoded by the schemas of pipelines or of a registry
+    GET .../messages/{offset}/explained  a message, decoded with the schemas of pipelines or a registry
     GET .../letters/reasons       dead letters by origin, group and reason
-    POST .../letters/redrive      dead letters back to their original topics, a part at a time
-    POST .../letters/discard      dead letters marked for deletion
+    POST .../letters/redrive      sends dead letters back to their topics, a part per request
+    POST .../letters/discard      marks dead letters for deletion
     GET /open/pipelines           the state of Replicate pipelines
     GET /console/session          the logged-in user, and the server's version
 
-A view runs commands in the name of its user, so that it shows nothing that the commands would refuse.
+A view runs commands with the rights of the user, so that it shows only data that the user is allowed to see.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class View(NamedTuple):
     """A route.
 
     Args:
-        path: A parameter is in braces.
-        about: The route's description, a sentence.
-        answer: Returns a JSON document or the reply; on a worker thread.
-        query: Parameters of the query, each with its JSON Schema.
-        method: GET, or POST if it changes data.
-        body: Members of the body, each with its JSON Schema.
-        code: The view runs on the threads of this command.
+        path: Path template; parameters are in braces.
+        about: Description of the route, one sentence.
+        answer: Returns a JSON document or a reply; called on a worker thread.
+        query: Query parameters with their JSON Schemas.
+        method: GET, or POST if the view changes data.
+        body: Members of the body with their JSON Schemas.
+        code: Code of the command on whose threads the view runs.
     """
 
     path: str
@@ -63,7 +63,7 @@ class View(NamedTuple):
 
 
 class FoundView(NamedTuple):
-    """A view, and the decoded parameters of its path."""
+    """A view and the decoded parameters of its path."""
 
     view: View
     path: dict[str, str]
@@ -128,7 +128,7 @@ VIEWS: Final = (
 
 
 class Views:
-    """Finds views and answers them; any thread."""
+    """Finds and answers views; thread-safe."""
 
     def __init__(self, traffic: Sequence[Traffic] = (), pipelines: PipelineReports = NO_PIPELINES) -> None:
         self._traffic = tuple(traffic)
@@ -136,11 +136,11 @@ class Views:
         self._patterns = [(re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", view.path)), view) for view in VIEWS]
 
     def show(self, traffic: Traffic) -> None:
-        """Add another transport's counters."""
+        """Add the counters of another transport."""
         self._traffic = (*self._traffic, traffic)
 
     def find(self, method: str, path: str) -> FoundView | None:
-        """Return the view of a method and a percent-encoded path, or None; DecodeError: a parameter is not UTF-8."""
+        """Return the view for a method and a percent-encoded path, or None; DecodeError if a parameter is not UTF-8."""
         for pattern, view in self._patterns:
             found = pattern.fullmatch(path) if view.method == method else None
             if found is not None:
@@ -148,7 +148,7 @@ class Views:
         return None
 
     def find_methods(self, path: str) -> list[str]:
-        """Return the methods that a path accepts; empty for an unknown path."""
+        """Return the methods that a path accepts; empty if the path is unknown."""
         return sorted({view.method for pattern, view in self._patterns if pattern.fullmatch(path)})
 
     def answering(
@@ -163,11 +163,10 @@ class Views:
         """Return a function that answers a view on a worker thread.
 
         Args:
-            open_client: Lends a client of the user; by default one whose commands `ask` runs in the user's name.
+            open_client: Returns a context with a client of the user; by default, a client whose commands are run by `ask`.
 
         Raises:
             DecodeError: a parameter of the query or a member of the body is unknown, or the body is not a JSON object.
-        DecodeError: an unknown parameter of the query or member of the body, or the body is not a JSON object.
         """
         view = found.view
         _check_known(query, view.query, "query")

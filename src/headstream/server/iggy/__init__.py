@@ -1,1 +1,1 @@
-"""Iggy's protocol over TCP and QUIC: connections, requests, and the compiled path for small requests."""
+"""Iggy's protocol over TCP and QUIC: connections, requests, and the compiled fast path for small requests."""

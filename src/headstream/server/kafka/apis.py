@@ -27,11 +27,11 @@ SASL_AUTHENTICATE: Final = 36
 class RunsOn(enum.Enum):
     """Where a handler runs.
 
-    LOOP: in the event loop: fast.
-    WORK: on a thread: it changes the catalog, or waits for the disk.
-    SCAN: on one of a few threads: it reads many partitions.
+    LOOP: in the event loop, because it is fast.
+    WORK: on a thread, because it changes the catalog or waits for the disk.
+    SCAN: on one of a few threads, because it reads many partitions.
     PASSWORD: on a thread for password checks, which are slow.
-    FETCH, GROUP: it waits for messages, or for other members of a group.
+    FETCH, GROUP: may wait for messages, or for other members of a group.
     """
 
     LOOP = 0
@@ -47,7 +47,7 @@ class Api(NamedTuple):
 
     Args:
         first_version: The first supported version.
-        advertised_from: The lowest version advertised in ApiVersions; None for the lowest supported version.
+        advertised_from: The lowest version advertised in ApiVersions; None: the lowest supported version.
     """
 
     name: str
@@ -145,7 +145,7 @@ UNSUPPORTED: Final = b"".join(
 
 
 def status_of(reply: Any) -> int:
-    """Return the first error code of a response (or None) that is not 0, else 0."""
+    """Return the first error code other than 0 in a response, which can be None; else 0."""
     if isinstance(reply, dict):
         code = reply.get("error_code", 0)
         if code:

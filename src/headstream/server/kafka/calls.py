@@ -1,4 +1,4 @@
-"""Call: one request of a client, with all objects that its handler needs."""
+"""Call: one request of a client, with all objects that the handler needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SaslLogin:
 
     Args:
         scram: The SCRAM login in progress.
-        user: The user of that login, as it was when it began.
+        user: The user of the SCRAM login, as read when the login started.
     """
 
     mechanism: str | None = None
@@ -41,7 +41,7 @@ class SaslLogin:
 
 @dataclass(slots=True, kw_only=True)
 class ListenerContext:
-    """Objects that all connections share; `coordinator` has the groups with members."""
+    """The state that all connections share; `coordinator` manages the groups with members."""
 
     dispatcher: Dispatcher
     settings: KafkaSettings
@@ -54,8 +54,8 @@ class Call:
     """One request.
 
     Args:
-        here: The address that the client has connected to.
-        sasl: The login of the connection.
+        here: The address to which the client has connected.
+        sasl: The SASL login of the connection.
     """
 
     context: ListenerContext
@@ -68,10 +68,10 @@ class Call:
 
     @property
     def rights(self) -> Rights:
-        """The user's permissions."""
+        """The rights of the user."""
         return self.context.dispatcher.rights(self.session)
 
     @property
     def advertised(self) -> Address:
-        """The address reported to clients in metadata."""
+        """The address that metadata reports to clients."""
         return self.context.settings.advertised or self.here

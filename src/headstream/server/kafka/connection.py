@@ -1,10 +1,10 @@
-"""KafkaConnection: one client of Kafka's protocol, from received bytes to responses, one request after the other.
+"""KafkaConnection: one client of Kafka's protocol, from received bytes to responses, one request at a time.
 
-    bytes -> KafkaFrameBuffer -> a frame -> head, schema -> handler: here, on a thread, or waiting -> pieces -> a write
+    bytes -> KafkaFrameBuffer -> a frame -> head, schema -> handler: in the loop, on a thread, or waiting -> pieces -> a write
 
-While a request is answered, the next requests are received as far as the buffer has room. Requests that were received together
-and need not wait are answered together, with one write. So a client holds at most one buffer, the responses to its requests
-and a full write buffer, within the memory budget of all transports.
+While a request is answered, further requests are received until the buffer is full. Requests that were received together and need
+not wait are answered with one write. A client therefore uses at most one buffer, the responses to its requests and a full write
+buffer, within the memory budget of all transports.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from headstream.server.resources.workers import Workers
 
 
 class SharedKafka(Protocol):
-    """Objects that all connections of the listener share."""
+    """The state that all connections of the listener share."""
 
     context: ListenerContext
     workers: Workers
@@ -62,7 +62,7 @@ class SharedKafka(Protocol):
     refused_recently: Recently
 
     def joined(self, connection: KafkaConnection) -> bool:
-        """Register a new connection; return False beyond the limit of connections."""
+        """Register a new connection; return False if the limit of connections is reached."""
 
     def left(self, connection: KafkaConnection) -> None:
         """Unregister a closed connection."""
@@ -73,7 +73,7 @@ _FULL_BYTES: Final = 64 << 10
 
 
 class ResponseWriter:
-    """Collects responses until flush() writes them; `traffic` counts their bytes."""
+    """Collects responses until flush() writes them; `traffic` counts the bytes."""
 
     __slots__ = ("_pieces", "_size_bytes", "_traffic", "_transport")
 
@@ -85,11 +85,11 @@ class ResponseWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether the responses are to be written now."""
+        """Whether the collected responses should be written."""
         return self._size_bytes >= _FULL_BYTES
 
     def add(self, correlation_id: int, body: Sequence[BytesLike], *, is_flexible: bool) -> None:
-        """Add a response; `is_flexible`: its head has a section of tagged fields."""
+        """Add a response; `is_flexible`: the response's head has a section of tagged fields."""
         pieces = response_pieces(correlation_id, body, is_flexible=is_flexible)
         size_bytes = sum(map(len, pieces))
         self._traffic.sent_bytes += size_bytes
@@ -162,7 +162,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # -- what the transport calls ---------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open a session, or abort a connection beyond the limit."""
+        """Open a session, or abort the connection if the limit is reached."""
         self._transport = cast(asyncio.Transport, transport)
         if not self._listener.joined(self):
             self._transport.abort()
@@ -192,7 +192,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._came.set()
 
     def pause_writing(self) -> None:
-        """Stop answering: the client does not read its responses."""
+        """Stop answering, because the client does not read its responses."""
         self._drained.clear()
         unsent = self._transport.get_write_buffer_size()
         self._timeouts.begin_stall(self._loop.time(), unsent)
@@ -204,7 +204,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._drained.set()
 
     def eof_received(self) -> bool:
-        """Allow the transport to close: a client that sends no more has disconnected."""
+        """Allow the transport to close, because a client that has ended its stream has disconnected."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -220,7 +220,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return bool(self._session.user_id)
 
     def leave(self) -> None:
-        """Close once the running request is answered."""
+        """Close after the running request is answered."""
         self._is_leaving = True
         if not self.is_busy:
             self._transport.close()
@@ -230,7 +230,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def check(self, now_s: float) -> None:
-        """Close if receiving a request, sending responses, or the login timed out."""
+        """Close if receiving a request, sending responses, or the login has timed out."""
         pending = self._frames.pending_bytes
         if (
             not pending
@@ -292,7 +292,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._listener.left(self)
 
     async def _next(self) -> memoryview:
-        """Return the next frame; it is valid until bytes are received."""
+        """Return the next frame, which is valid until bytes are received."""
         frames = self._frames
         while True:
             self._came.clear()
@@ -311,7 +311,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             await self._came.wait()
 
     async def _hold_buffer(self, needed_bytes: int) -> int:
-        """Return the buffer's next size, held in the memory budget: for the next request, and more if there is memory."""
+        """Reserve memory for the next request, and more if available; return the new size of the buffer."""
         if needed_bytes > _FREE_BYTES:
             self._responses.flush()
             await self._memory.hold_soon(needed_bytes)
@@ -354,7 +354,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.traffic.answered(head.api_key, status_of(reply), perf_counter() - began_s)
 
     def _find_api(self, head: RequestHead) -> Api | None:
-        """Return the API of a request; None for ApiVersions in an unsupported version, which has a special response."""
+        """Return the API of a request; None for an unsupported version of ApiVersions, which has a special response."""
         api = APIS.get(head.api_key)
         if api is None:
             raise _ClosedError(f"API {head.api_key} is not supported")
@@ -373,7 +373,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return api
 
     def _decode(self, head: RequestHead, api: Api, message: memoryview) -> Call:
-        """Return the call of a request, and record the SASL mechanism that it selects."""
+        """Return the Call of a request, and record the SASL mechanism that the request selects."""
         request = api.request.decode(head.version, message)
         if head.api_key == SASL_HANDSHAKE and request["mechanism"] in MECHANISMS:
             self._sasl = SaslLogin(request["mechanism"])
@@ -392,7 +392,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         )
 
     async def _take_token(self, token: memoryview) -> None:
-        """Log in by a frame without a head, which follows SaslHandshake version 0."""
+        """Log in with a frame without a head, which follows SaslHandshake version 0."""
         self._is_token_next = False
         began_s = perf_counter()
         reply = await self._run(APIS[SASL_AUTHENTICATE], self._make_call(0, "", {"auth_bytes": bytes(token)}))
@@ -405,7 +405,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.traffic.answered(SASL_AUTHENTICATE, status_of(reply), perf_counter() - began_s)
 
     def _logged_in(self, reply: Mapping[str, Any]) -> None:
-        """Begin the user's session after a login; close after a failed login."""
+        """Start the user's session after a login; close the connection after a failed login."""
         if reply.get("error_code", 0):
             self._note(logging.WARNING, "login refused", reason=str(reply.get("error_message")))
             self._is_leaving = True
@@ -413,7 +413,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._begin_session()
 
     def _begin_session(self) -> None:
-        """Apply the limits of users."""
+        """Apply the limits for authenticated users."""
         self._frames.most_bytes = self._limits.frame_bytes
         self._memory.log_in(self._session.user_id)
 
@@ -445,7 +445,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return await asyncio.wrap_future(self._listener.workers.submit(runs_on.value, function, self._session.client))
 
     async def _fetch(self, call: Call) -> Mapping[str, Any] | None:
-        """Answer a fetch once it has enough bytes, or timed out."""
+        """Answer a fetch when it has enough bytes or has timed out."""
         try:
             fetch = open_session(call, self._fetching, partial(self._call_loop, self._notified.set))
         except ProtocolError as error:

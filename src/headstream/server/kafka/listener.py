@@ -1,4 +1,4 @@
-"""KafkaServer: the listener for Kafka's clients, and the shared parts of its connections."""
+"""KafkaServer: the listener for Kafka clients, and the shared state of its connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TICK_S: Final = 0.1
 
 
 class KafkaServer(StreamListener[KafkaConnection]):
-    """All connections of Kafka's clients."""
+    """All connections of Kafka clients."""
 
     def __init__(
         self, dispatcher: Dispatcher, settings: KafkaSettings, workers: Workers, budget: MemoryBudget, admission: Admission

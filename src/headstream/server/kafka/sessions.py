@@ -1,4 +1,4 @@
-"""Logins with the server's users: by SASL PLAIN, by SCRAM, or without a login as the user that a setting names."""
+"""Logins of the server's users: with SASL PLAIN, with SCRAM, or, without a login, as the user that a setting names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_software(name: str) -> bool:
 
 
 def enter_without_login(context: ListenerContext, session: Session, here: Address) -> bool:
-    """Make a new connection to `here` act as the user of `kafka.anonymous_user`; return whether there is such a user."""
+    """Let a new connection to `here` act as the user in `kafka.anonymous_user`; return False if the user does not exist."""
     name = context.settings.anonymous_user
     user = None if name is None else context.dispatcher.users.find(name)
     if user is None or not user.record.is_active or (user.id == ROOT and not here.is_loopback):
@@ -40,7 +40,7 @@ def enter_without_login(context: ListenerContext, session: Session, here: Addres
 
 
 def explain_login(*, is_encrypted: bool) -> str:
-    """Return the settings that a client without a login needs, with or without TLS."""
+    """Return the settings that a client needs for a login, with or without TLS."""
     protocol = "SASL_SSL" if is_encrypted else "SASL_PLAINTEXT"
     return (
         f"Set security.protocol={protocol}, sasl.mechanism=SCRAM-SHA-256 or PLAIN, and a user and its password "
@@ -56,7 +56,7 @@ def handle_handshake(call: Call) -> Reply:
 
 
 def authenticate(call: Call) -> Reply:
-    """Take the next message of a login."""
+    """Handle the next message of a login."""
     if call.sasl.mechanism is None:
         return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "error_message": "agree on a mechanism first"}
     try:
@@ -86,7 +86,7 @@ def _log_in(call: Call) -> bytes:
 
 
 def _prove(call: Call) -> bytes:
-    """Take one of the two messages of SCRAM; see broker.accounts.scram."""
+    """Handle one of the two messages of SCRAM; see broker.accounts.scram."""
     server, sasl, message = call.context.dispatcher, call.sasl, bytes(call.request["auth_bytes"])
     scram = sasl.scram
     if scram is None:

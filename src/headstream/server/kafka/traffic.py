@@ -12,7 +12,7 @@ _CODES: Final = frozenset(ErrorCode)
 
 
 class KafkaTraffic(Traffic):
-    """Counters of the listener; written by the event loop, read by any thread."""
+    """Counters of the listener, written by the event loop and read by any thread."""
 
     def __init__(self) -> None:
         super().__init__("kafka")

@@ -1,7 +1,7 @@
-"""Acceptor: accepts connections on one socket: a few per round of the event loop, a limited number per second from one address.
+"""Acceptor: accepts connections on one socket, with limits per round of the event loop and per second and address.
 
-The event loop's server accepts all waiting connections at once, and reports an encrypted connection only after its handshake: a
-flood would block the loop, and silent clients would use all descriptors.
+asyncio's server accepts all waiting connections at once, and reports an encrypted connection only after the handshake. A flood of
+connections would block the loop, and silent clients would use all descriptors.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _RETRY_S: Final = 1.0
 
 
 class Acceptor:
-    """Accepts connections on one socket; only in the event loop.
+    """Accepts connections on one socket; runs in the event loop.
 
     Args:
-        sock: A non-blocking listening socket; the acceptor closes it.
-        count_free: Returns the number of further connections that are allowed; pending connections are not yet subtracted.
-        evict_one: Closes a connection without a login, and returns whether it found such a connection. Without such a connection,
-            the oldest pending connection is closed.
-        refuse: Called for each connection closed because the limit is reached.
-        most_pending: Limit of connections that wait for their time or are in a handshake; one more aborts the oldest.
+        sock: A non-blocking listening socket, which the acceptor closes.
+        count_free: Returns the number of additional connections that are allowed, without subtracting pending connections.
+        evict_one: Closes a connection without a login; if it returns False (none exists), the oldest pending connection is
+            closed.
+        refuse: Called for each connection that is closed because the limit is reached.
+        most_pending: Maximum number of delayed connections and handshakes; above it, the oldest is aborted.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Acceptor:
 
     @property
     def pending_count(self) -> int:
-        """Number of connections that wait for their time or are in a handshake."""
+        """Number of connections that are delayed or in a handshake."""
         return len(self._pending)
 
     def close(self) -> None:
@@ -108,11 +108,11 @@ class Acceptor:
             task.add_done_callback(functools.partial(self._opened, accepted))
 
     def _is_pending(self, delay_s: float) -> bool:
-        """Return whether a new connection holds a descriptor before its protocol counts it."""
+        """Return whether a new connection uses a descriptor before it is counted by its protocol."""
         return delay_s > 0 or self._tls is not None
 
     def _make_space(self) -> bool:
-        """Return whether there is room for a connection, after making room if possible."""
+        """Return whether a connection can be accepted, closing another connection if needed and possible."""
         if self._count_free() <= len(self._pending) and not self._evict_one():
             if not self._pending:
                 return False

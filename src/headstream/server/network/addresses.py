@@ -1,4 +1,4 @@
-"""Address: where a server listens, written `host:port`, `[host]:port` for IPv6."""
+"""Address: the address on which a server listens: `host:port`, or `[host]:port` for IPv6."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from headstream.errors import InvalidOptionError
 
 
 class Address(NamedTuple):
-    """Where a server listens.
+    """The address on which a server listens.
 
     Args:
-        host: A name or an address of this machine; `0.0.0.0` and `::` listen on all of its addresses.
-        port: 0 to 65535; 0 picks any free port.
+        host: A name or an address of this machine; `0.0.0.0` and `::` mean all addresses.
+        port: 0 to 65535; 0 means any free port.
     """
 
     host: str
@@ -21,7 +21,7 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, where: str) -> Address:
-        """Return the address in a text such as `127.0.0.1:8090` or `[::1]:8090`; InvalidOptionError with the option `where`."""
+        """Parse an address such as `127.0.0.1:8090` or `[::1]:8090`; InvalidOptionError, which names the option `where`."""
         host, colon, port = text.rpartition(":")
         bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
         if not colon or not bare or (":" in bare and bare == host) or not port.isdecimal() or int(port) > 65_535:

@@ -1,10 +1,10 @@
-"""Admission: limits the event-loop time of clients without a login, and the connection rate of one address.
+"""Admission: limits the event-loop time of clients without a login, and the connection rate per address.
 
-    quota   in one round of the loop a few of their connections, requests and datagrams are served; the rest wait, in order, for
-            the next rounds. Users' requests are served in each round, so they never wait for more than those few
-    rates   connections of one address beyond its rate are accepted later, each at its time
+    quota   limits the connections, requests and datagrams of clients without a login per round of the event loop; additional
+            requests wait, in order, for later rounds. Requests of users are served in each round
+    rates   connections of one address above the rate are accepted later
 
-Waiting never keeps the loop idle: without other work the next round follows immediately.
+Waiting never leaves the loop idle: if there is no other work, the next round starts immediately.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_ADDRESSES: Final = 10_000
 
 
 class UnauthenticatedQuota:
-    """The permits of unauthenticated clients in the rounds of an event loop; only in that loop."""
+    """The permits for unauthenticated clients in the rounds of an event loop; used in this loop."""
 
     def __init__(self) -> None:
         self._left = _PERMITS_PER_ROUND
@@ -50,11 +50,11 @@ class UnauthenticatedQuota:
 
     @property
     def has_capacity(self) -> bool:
-        """Whether this round has permits left, and no connection waits for them."""
+        """Whether this round has permits left and no connection waits for permits."""
         return self._left > 0 and (self._is_serving or not self._waiting)
 
     def spend(self, cost: int = 1) -> bool:
-        """Take `cost` permits of this round, and return whether a turn was left; the last turn can cost more than is left."""
+        """Take `cost` permits of this round; return False if no permit was left. The last call can exceed the permits."""
         if not self.has_capacity:
             return False
         self._left -= cost
@@ -62,19 +62,19 @@ class UnauthenticatedQuota:
         return True
 
     def take(self, wanted: int) -> int:
-        """Take up to `wanted` permits of this round, and return their number."""
+        """Take up to `wanted` permits of this round; return their number."""
         taken = min(wanted, self._left) if self.has_capacity else 0
         if taken:
             self.spend(taken)
         return taken
 
     def later(self, function: Callable[[], None]) -> None:
-        """Call a function in a later round, after functions that already wait; it takes its permits itself."""
+        """Call a function in a later round, after functions that already wait; the function must take its own permits."""
         self._waiting.append(function)
         self._schedule()
 
     async def wait(self) -> None:
-        """Return when this caller has a permit."""
+        """Wait until a permit is available."""
         if self.spend():
             return
         permit = asyncio.get_running_loop().create_future()
@@ -115,14 +115,14 @@ class UnauthenticatedQuota:
 
 
 class AddressRates:
-    """When connections of each address are accepted: `rate` per second, None for no limit."""
+    """Delays the connections of each address; `rate`: connections per second, None for no limit."""
 
     def __init__(self, rate: int | None = CONNECTION_RATE) -> None:
         self._rate = rate
         self._due_s: OrderedDict[str, float] = OrderedDict()
 
     def delay_s(self, address: str, now_s: float) -> float | None:
-        """Count a new connection, and return how long it waits, seconds: 0 or less for none, None if it is rejected."""
+        """Count a new connection; return its delay, seconds: 0 or less for no delay, None if the connection is rejected."""
         if self._rate is None:
             return 0.0
         due_s = max(self._due_s.get(address, -math.inf), now_s - _BURST_S) + 1 / self._rate
@@ -136,7 +136,7 @@ class AddressRates:
 
 
 class Admission:
-    """The quota and rates of one server, for all its transports; `rate` as for AddressRates."""
+    """The quota and rates of one server, for all transports; for `rate` see AddressRates."""
 
     def __init__(self, rate: int | None = CONNECTION_RATE) -> None:
         self.quota = UnauthenticatedQuota()

@@ -1,4 +1,4 @@
-"""Listening sockets with configured options, and writes of responses in pieces."""
+"""Creates listening sockets with configured options, and writes responses in pieces."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ nothing would take memory without limit (CVE-2024-12254)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketOptions:
-    """Options of each connection's socket that replace the system's defaults.
+    """Socket options of connections that override the system's defaults.
 
     Args:
         receive_bytes: Size of the system's receive buffer.
         send_bytes: Size of the system's send buffer.
         keepalive: Whether the system probes silent peers (SO_KEEPALIVE).
-        linger_s: How long a close waits for unsent bytes, seconds; 0 does not wait.
+        linger_s: How long closing waits for unsent bytes, seconds; 0 does not wait.
     """
 
     receive_bytes: int
@@ -41,7 +41,7 @@ class SocketOptions:
 
 
 def listen(address: Address, options: SocketOptions | None = None) -> tuple[socket.socket, Address]:
-    """Return a listening socket (accepted sockets inherit its options) and its address; EnvironmentSetupError: address taken."""
+    """Return a listening socket, whose options accepted sockets inherit, and its address; EnvironmentSetupError if taken."""
     advice = "Choose another address, or port 0 for any free port"
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -66,8 +66,7 @@ def write_pieces(transport: asyncio.WriteTransport, pieces: list[BytesLike], siz
     """Write a response.
 
     Args:
-        is_joined: Whether to write one joined copy of pieces that point into much larger buffers, which they would keep in
-            memory until they are sent.
+        is_joined: Whether to write a joined copy, so that the much larger buffers of the pieces do not stay in memory.
     """
     if size_bytes <= _JOINED_BYTES or (is_joined and _held_bytes(pieces) > _MOST_HELD * size_bytes):
         transport.write(b"".join(pieces))

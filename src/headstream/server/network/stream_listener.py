@@ -1,4 +1,4 @@
-"""StreamListener: accepts TCP connections, limits their number, checks their timeouts, and drains them when the server stops."""
+"""StreamListener: accepts TCP connections, limits their number, checks timeouts, and drains connections when the server stops."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _C = TypeVar("_C", bound=_Connection)
 
 
 class StreamListener(Generic[_C]):
-    """The connections of one listener over TCP, up to a maximum; only in the event loop.
+    """The connections of one TCP listener, up to a maximum; runs in the event loop.
 
     Args:
-        max_connections: Limit of connections; beyond it the oldest connection without a login is closed, else the new connection.
-        timeouts: Timeouts of each connection, seconds; they determine how often it is checked.
+        max_connections: Maximum number of connections; above it, the oldest without a login is closed, else the new connection.
+        timeouts: Timeouts of each connection, seconds, which also determine the interval of checks.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class StreamListener(Generic[_C]):
         """Return the protocol of a new connection."""
 
     async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
-        """Listen, and return the bound address; port 0 means any free port. StorageError, EnvironmentSetupError."""
+        """Listen; return the bound address. Port 0 means any free port. StorageError, EnvironmentSetupError."""
         loop = asyncio.get_running_loop()
         sock, bound = listen(address, self._options)
         self._server = Acceptor(
@@ -104,7 +104,7 @@ class StreamListener(Generic[_C]):
         return bound
 
     def joined(self, connection: _C) -> bool:
-        """Register a new connection; return False beyond the limit of connections."""
+        """Register a new connection; return False if the limit of connections is reached."""
         if len(self._connections) >= self._max_connections and not self._unauthenticated.end_oldest():
             self._refuse()
             return False
@@ -127,7 +127,7 @@ class StreamListener(Generic[_C]):
             self._is_empty.set()
 
     async def stop(self, drain_s: float) -> None:
-        """Stop listening, answer received requests, and close all connections, busy connections after `drain_s`; idempotent."""
+        """Stop listening, answer received requests, and close all connections (busy connections after `drain_s`); idempotent."""
         if self._server is None:
             return
         self._server.close()
@@ -152,7 +152,7 @@ class StreamListener(Generic[_C]):
         return self._check_s
 
     async def _check(self, now_s: float) -> None:
-        """Close connections that have timed out at the loop's time."""
+        """Close connections that have timed out, by the event loop's clock."""
         for connection in tuple(self._connections):
             connection.check(now_s)
 

@@ -1,4 +1,4 @@
-"""TLS: the server's certificate and key, from PEM files or from one PKCS#12 file."""
+"""TLS: loads the server's certificate and key from PEM files or a PKCS#12 file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class TlsFiles:
     """A certificate and its key.
 
     Args:
-        certificate: A PEM file with the certificate and its chain, or a PKCS#12 file with chain and key.
-        key: A PEM file with the key; None if the certificate's file contains it.
-        password: Password of the key; empty if it is not encrypted.
+        certificate: A PEM file with the certificate and chain, or a PKCS#12 file with certificate, chain and key.
+        key: A PEM file with the key; None if the certificate file contains the key.
+        password: Password of the key; empty if the key is not encrypted.
     """
 
     certificate: Path
@@ -31,10 +31,10 @@ class TlsFiles:
 
 
 def make_tls(files: TlsFiles) -> ssl.SSLContext:
-    """Return the context of a server with this certificate: TLS 1.2 or later.
+    """Return the TLS context of a server with this certificate; TLS 1.2 or later.
 
     Raises:
-        InvalidOptionError: the files lack a certificate and its key, the password is wrong, or other users can read the key.
+        InvalidOptionError: the certificate or key is missing, the password is wrong, or other users can read the key.
     """
     try:
         data = files.certificate.read_bytes()
@@ -61,7 +61,7 @@ def make_tls(files: TlsFiles) -> ssl.SSLContext:
 
 
 def check_private(key: Path) -> None:
-    """Raise InvalidOptionError for a key that other users can read or change, except the group if another user owns it."""
+    """Raise InvalidOptionError if other users can access the key; its group is allowed if another user owns the key."""
     found = key.stat()
     if found.st_mode & 0o007 or (found.st_uid == os.getuid() and found.st_mode & 0o077):
         raise InvalidOptionError(
@@ -72,7 +72,7 @@ def check_private(key: Path) -> None:
 
 
 def _load_pkcs12(context: ssl.SSLContext, data: bytes, files: TlsFiles) -> None:
-    """Load a PKCS#12 file through a temporary PEM file that only this user can read, removed on return."""
+    """Load a PKCS#12 file with a temporary PEM file, which only this user can read and which is then removed."""
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_certificates
 

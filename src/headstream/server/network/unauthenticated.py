@@ -1,8 +1,7 @@
 """UnauthenticatedConnections: chooses the connection that is closed when a listener is full.
 
-A connection costs a client nothing, and only a login distinguishes users. So at the limit the oldest connection without
-a login, of which no request is being answered, is closed for the new connection; if all have logged in, the new connection is
-refused.
+Clients can open connections at no cost, and only a login identifies users. At the limit, the oldest connection without a login
+and without a running request is therefore closed for the new connection. If all have logged in, the new connection is refused.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ _C = TypeVar("_C", bound=_Connection)
 
 
 class UnauthenticatedConnections(Generic[_C]):
-    """The connections of one listener without a login, the oldest first; only in the event loop.
+    """The connections of one listener without a login, oldest first; used in the event loop.
 
-    A connection that has since logged in is removed at its turn, not when it logs in.
+    A connection that logs in is not removed immediately, but when end_oldest() reaches it.
 
     Args:
         abort: Closes a connection immediately.
@@ -40,11 +39,11 @@ class UnauthenticatedConnections(Generic[_C]):
         self._connections[connection] = None
 
     def discard(self, connection: _C) -> None:
-        """Forget a connection that has ended."""
+        """Remove a connection that has ended."""
         self._connections.pop(connection, None)
 
     def end_oldest(self) -> bool:
-        """Close the oldest connection without a running request, and return whether a connection was closed."""
+        """Close the oldest connection without a running request; return whether a connection was closed."""
         for _ in range(len(self._connections)):
             connection = next(iter(self._connections))
             del self._connections[connection]

@@ -1,1 +1,1 @@
-"""Log lines, storage errors in the log, and redaction of errors that are sent to clients."""
+"""Log lines, storage errors, and redaction of errors that are sent to clients."""

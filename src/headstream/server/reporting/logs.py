@@ -1,9 +1,9 @@
-"""Logs of the server: one line per event, as text for people or as JSON for programs.
+"""Logging of the server: one line per event, as text or as JSON.
 
     2026-01-31T12:00:00.000000Z WARNING headstream.server login refused user="bob" address="127.0.0.1:54321" status=42
     {"time": "2026-01-31T12:00:00.000000Z", "level": "WARNING", "logger": "headstream.server", "event": "login refused", …}
 
-Values that clients send are always quoted and escaped: a name cannot forge a line.
+Values from clients are always quoted and escaped, so that a name cannot forge a line.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ _ESCAPES: Final = {
 
 
 def note(level: int, event: str, error: BaseException | None = None, /, **fields: object) -> None:
-    """Log an event of the server; the event is a constant text that operators can search for.
+    """Log an event of the server; `event` is a constant text for which operators can search.
 
     Args:
         error: An exception to log with its traceback.
-        fields: Details of the event; never a password, a token or a payload.
+        fields: Details of the event; must not contain passwords, tokens or payloads.
     """
     if _LOGGER.isEnabledFor(level):
         _LOGGER.log(level, "%s", event, exc_info=error, extra={"fields": fields})
 
 
 class Recently:
-    """Which events were logged within the last minute; any thread. `monotonic` returns seconds."""
+    """Records the events that were logged within the last minute; thread-safe. `monotonic` returns seconds."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._logged_s: dict[object, float] = {}
 
     def is_first(self, key: object) -> bool:
-        """Return whether an event, by its key, was not logged within the last minute; if so, it is now."""
+        """Return whether the event with a key was not logged within the last minute, and record it as logged."""
         now_s = self._monotonic()
         if now_s - self._logged_s.get(key, -_EVERY_S) < _EVERY_S:
             return False
@@ -61,7 +61,7 @@ class Recently:
 
 
 def start_logging(level: str, form: LogForm) -> None:
-    """Log all of Headstream to standard error, and retain the last lines for the archive of `snapshot`."""
+    """Write all of Headstream's log lines to standard error, and keep the last lines for the diagnostic archive."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines() if form == "json" else _TextLines())
     logger = logging.getLogger(_ROOT)
@@ -85,12 +85,12 @@ class _TextLines(logging.Formatter):
         return " ".join(parts)
 
     def origin(self, record: logging.LogRecord) -> tuple[str, ...]:
-        """Return the parts between the time and the event."""
+        """Return the parts of a line between the time and the event."""
         return record.levelname, record.name
 
 
 class _ArchiveLines(_TextLines):
-    """The format that existing tools expect in the archive: ` INFO ThreadId(07) headstream.server: ready`."""
+    """The line format of Iggy's archives: ` INFO ThreadId(07) headstream.server: ready`."""
 
     def origin(self, record: logging.LogRecord) -> tuple[str, ...]:
         """Return level, thread and logger."""

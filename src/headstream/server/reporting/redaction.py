@@ -1,4 +1,4 @@
-"""Redaction of errors for clients: a topic's name instead of a path on the server; the log records the full path."""
+"""Redacts errors for clients: replaces paths on the server with topic names. The server's log contains the full paths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOPIC: Final = re.compile(rf"/{STREAMS_NAME}/(\d+)/(\d+)(?:/(\d+)(?!\d))?")
 
 
 def redact(error: HeadstreamError, log: Log) -> HeadstreamError:
-    """Return an error without file paths: the error itself, or a copy that names the topic instead of its path."""
+    """Return the error if it contains no file paths, else a copy with topic names instead of paths."""
     if log.root not in f"{error.where} {error.what} {error.advice}":
         return error
     redacted = copy.copy(error)
@@ -28,7 +28,7 @@ def redact(error: HeadstreamError, log: Log) -> HeadstreamError:
 
 
 def _name(where: str, log: Log) -> str | None:
-    """Return the topic, partition or log that a path belongs to; None for the log's root, which adds no information."""
+    """Return the topic, partition or log to which a path belongs; None for the log's root, which adds no information."""
     path = where.removeprefix(log.root)
     if path == where or not path:
         return where if path else None
@@ -51,5 +51,5 @@ def _topic_at(stream_number: int, number: int, log: Log) -> TopicName | None:
 
 
 def _without_paths(text: str, log: Log) -> str:
-    """Return a text without the log's paths; the "directory" of a log in memory is a plain word and stays."""
+    """Return a text without the log's paths; the name of a log in memory is kept."""
     return text if log.is_memory else re.sub(rf"{re.escape(log.root)}[^\s,;:'\")]*", _LOG, text)

@@ -1,6 +1,6 @@
-"""Logs storage errors for the operator: a failing or full disk, a damaged log. Clients get only a status.
+"""Logs storage errors for the operator: a failing or full disk, a damaged log. Clients receive only a status.
 
-Thousands of requests per second can fail with the same error: each file is logged once per minute.
+Errors are logged once per minute and file, because thousands of requests per second can fail with the same error.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from headstream.server.reporting.logs import Recently, note
 
 
 class StorageErrorLog:
-    """Logs storage errors, each file at most once per minute; any thread. `monotonic` returns seconds."""
+    """Logs storage errors at most once per minute and file; thread-safe. `monotonic` returns seconds."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._recently = Recently(monotonic)
 
     def log_once(self, error: HeadstreamError, status: int) -> None:
-        """Log a storage error or a damaged log (with the client's status), unless it was logged within the last minute."""
+        """Log a storage error or a damaged log, with the client's status, unless it was logged within the last minute."""
         if not isinstance(error, (StorageError, CorruptLogError)) or not self._recently.is_first((type(error), error.where)):
             return
         is_storage = isinstance(error, StorageError)

@@ -1,8 +1,8 @@
-"""Collector: keeps Python's collections of reference cycles short while a server has many streams, topics and users.
+"""Collector: shortens Python's garbage collections in servers with many streams, topics and users.
 
-A full collection looks at every object: with 20,000 partitions it stops all requests for 50 ms. Almost all of these objects live
-as long as the server, so after a long collection the remaining objects are excluded from the next collections. Objects that
-become garbage later would never be freed, so all are included again at intervals.
+A full collection examines every object; with 20,000 partitions, it stops all requests for 50 ms. Almost all of these objects live
+as long as the server. After a long collection, the remaining objects are therefore excluded from the next collections. All
+objects are included again at intervals, so that later garbage is freed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INCLUDED_S: Final = 3600.0
 
 
 class Collector:
-    """The settings of Python's collector in a server's process; only in the event loop. `clock` returns seconds."""
+    """Controls Python's garbage collector in a server process; runs in the event loop. `clock` returns seconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.perf_counter) -> None:
         self._loop = loop
@@ -30,17 +30,17 @@ class Collector:
         self._included_s = clock()
 
     def start(self) -> None:
-        """Exclude the objects that exist now, and watch the collections."""
+        """Exclude the existing objects, and start observing collections."""
         gc.freeze()
         gc.enable()
         gc.callbacks.append(self._observe)
 
     def stop(self) -> None:
-        """Stop watching."""
+        """Stop observing collections."""
         gc.callbacks.remove(self._observe)
 
     def _observe(self, phase: str, info: dict[str, Any]) -> None:
-        """Note a collection; called by the collector, in any thread."""
+        """Record a collection; called by Python's collector on any thread."""
         if info["generation"] != _FULL:
             return
         now_s = self._clock()
@@ -50,7 +50,7 @@ class Collector:
             self._loop.call_soon_threadsafe(self._exclude)
 
     def _exclude(self) -> None:
-        """Exclude the objects that survived a long collection; once per hour include all in the next collection instead."""
+        """Exclude the objects that survived a long collection; once per hour, include all objects in the next collection."""
         now_s = self._clock()
         if now_s - self._included_s > _INCLUDED_S:
             self._included_s = now_s

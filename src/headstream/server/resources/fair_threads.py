@@ -1,4 +1,4 @@
-"""FairThreads: a few threads that serve their clients in turn (round robin), regardless of the number of requests of each."""
+"""FairThreads: a few threads that serve clients round robin, regardless of the number of requests per client."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class FairThreads:
     """Threads with one queue per client, served round robin.
 
     Args:
-        most_waiting: Limit of pending functions; None for no limit.
-        refuse: Returns the error of a function beyond the limit.
+        most_waiting: Maximum number of pending functions; None: no limit.
+        refuse: Returns the error for a function above the limit.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class FairThreads:
             thread.start()
 
     def submit(self, client: Hashable, function: Callable[[], _T]) -> Future[_T]:
-        """Run a function at its client's turn; it is cancelled after close(), and fails beyond the limit of pending functions."""
+        """Run a function when the client is next; it fails above the limit of pending functions and is cancelled by close()."""
         future: Future[_T] = Future()
         with self._condition:
             if self._is_closed:
@@ -49,7 +49,7 @@ class FairThreads:
         return future
 
     def close(self) -> None:
-        """Cancel pending functions, and end the threads after their current functions."""
+        """Cancel pending functions; end the threads after their current functions."""
         with self._condition:
             self._is_closed = True
             self._queues.clear()

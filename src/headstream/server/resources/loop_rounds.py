@@ -1,4 +1,4 @@
-"""LoopRounds: bounds the bytes of large requests and responses in a round of the event loop, so that it serves small requests."""
+"""LoopRounds: limits the bytes of large requests and responses per round of the event loop, in favor of small requests."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _EXTRA_ROUNDS: Final = 1
 
 
 class LoopRounds:
-    """The bytes of large requests and responses in the current round of an event loop; only in that loop."""
+    """The bytes of large requests and responses in the current round of an event loop; used in this loop."""
 
     def __init__(self) -> None:
         self._round_bytes = 0
 
     @property
     def has_capacity(self) -> bool:
-        """Whether there is room for another large poll, or for more of a large request: two million bytes are too much."""
+        """Whether this round (limit: two million bytes) can handle another large poll or more of a large request."""
         return self._round_bytes < ROUND_BYTES // 2
 
     @property
     def has_capacity_for_small(self) -> bool:
-        """Whether another poll that is likely to be small can be answered in this round."""
+        """Whether this round can answer another poll that is probably small."""
         return self._round_bytes < (1 + _EXTRA_ROUNDS) * ROUND_BYTES
 
     def note(self, size_bytes: int) -> None:
-        """Count a response, or read bytes of a request, in this round."""
+        """Count the bytes of a response, or the read bytes of a request, in this round."""
         if size_bytes < _SMALL_BYTES:
             return
         if not self._round_bytes:
@@ -50,7 +50,7 @@ class LoopRounds:
         self._round_bytes += size_bytes
 
     def call_with_capacity(self, size_bytes: int, function: Callable[[], None]) -> None:
-        """Call a function in the next round with room, and count its bytes there; functions wait in the order of their calls."""
+        """Call a function in the next round with capacity, and count its bytes in this round; functions are called in order."""
         asyncio.get_running_loop().call_soon(self._call_with_capacity, size_bytes, function)
 
     def _call_with_capacity(self, size_bytes: int, function: Callable[[], None]) -> None:
@@ -65,12 +65,12 @@ class LoopRounds:
 
 
 def max_poll_bytes(memory: MemoryAccount, *, is_alone: bool) -> int:
-    """Return the approximate limit of a poll now, bytes; 0 if it waits for memory. `is_alone`: a poll delays no other request."""
+    """Return the current approximate limit of a poll, bytes; 0: wait for memory. `is_alone`: no other client exists."""
     return min(memory.poll_bytes, MAX_BATCH_BYTES if is_alone else ROUND_BYTES)
 
 
 class ConnectionPolls:
-    """Decides when one connection's polls are answered, and their size."""
+    """Decides when the polls of one connection are answered, and how large they are."""
 
     def __init__(self, rounds: LoopRounds, memory: MemoryAccount) -> None:
         self._rounds = rounds
@@ -78,7 +78,7 @@ class ConnectionPolls:
         self._last_bytes: int | None = None
 
     def begin(self, session: Session, *, is_alone: bool) -> bool:
-        """Set the size of a poll, and return whether it is answered now; otherwise it is answered in the next round, or when
+        """Set the size of a poll; return whether to answer it immediately. If not, it is answered in the next round, or when
         memory is freed. A poll after a small response does not wait for large responses.
         """
         most_bytes = max_poll_bytes(self._memory, is_alone=is_alone)

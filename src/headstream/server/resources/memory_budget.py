@@ -1,12 +1,12 @@
-"""MemoryBudget: bounds the bytes of requests and responses that a server holds for all its clients; only in the event loop.
+"""MemoryBudget: limits the memory for requests and responses of all clients of a server; runs in the event loop.
 
     hold    a connection reserves bytes before it receives them, within the budget
-    wait    beyond it, the connection stops reading until memory is freed: back-pressure
+    wait    above the budget, the connection stops reading until memory is freed (back-pressure)
     refuse  a request that has waited for WAIT_S is answered `server_busy`, and its connection is closed
-    poll    returns a part of the memory that its user can still hold; a user with unread responses delays only that user
+    poll    returns at most a part of the memory that its user can still hold, so that unread responses delay only their user
 
-Each byte counts once, although storing a request can copy it, so the budget is only a quarter of the machine's memory.
-Unauthenticated clients share a small part; one user has at most half, except for a single request.
+Each byte counts once, although storing a request can copy the bytes; the default budget is therefore only a quarter of the
+machine's memory. Unauthenticated clients share a small part; one user has at most half, except for a single request.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/mem
 
 
 def default_budget_bytes() -> int:
-    """Return a quarter of the memory available to this process: the machine's, or its container's."""
+    """Return a quarter of the memory available to this process (of the machine or container)."""
     limits = []
     try:
         import psutil  # part of the server's extra
@@ -75,11 +75,11 @@ def default_budget_bytes() -> int:
 
 
 class MemoryBudget:
-    """The bytes of requests and responses of one server, for all its transports.
+    """The bytes of requests and responses of one server, for all transports.
 
     Attributes:
-        held_bytes: The bytes held now.
-        refused: Requests refused for lack of memory.
+        held_bytes: Number of bytes currently held.
+        refused: Number of requests refused for lack of memory.
     """
 
     def __init__(self, total_bytes: int) -> None:
@@ -93,12 +93,12 @@ class MemoryBudget:
         self._peak_bytes = 0
 
     def open(self, client: int | str) -> MemoryAccount:
-        """Return an empty account of a client: the user's number, or the address of an unauthenticated client."""
+        """Return an empty account for a client: the user's id, or the address of an unauthenticated client."""
         return MemoryAccount(self, client)
 
     @property
     def free_bytes(self) -> int:
-        """The bytes that are free."""
+        """Number of free bytes."""
         return max(self.total_bytes - self.held_bytes, 0)
 
     @property
@@ -117,14 +117,14 @@ class MemoryBudget:
         return self.held_bytes > self.total_bytes * _TIGHT_SHARE
 
     def take_relief(self) -> bool:
-        """Return True once after a high peak has passed: returning freed memory to the system then has an effect."""
+        """Return True once after a high peak, when returning freed memory to the system is worthwhile."""
         if self._peak_bytes < _MUCH_BYTES or self.held_bytes > self._peak_bytes // 8:
             return False
         self._peak_bytes = self.held_bytes
         return True
 
     def busy(self) -> HeadstreamError:
-        """Return the refusal of a request for lack of memory, and count it."""
+        """Return the error for a request that is refused for lack of memory, and count the refusal."""
         self.refused += 1
         return refusal(
             Status.SERVER_BUSY,
@@ -133,7 +133,7 @@ class MemoryBudget:
         )
 
     def may_hold(self, client: int | str, more_bytes: int, all_bytes: int) -> bool:
-        """Return whether a client can hold `more_bytes`, `all_bytes` in total on one connection."""
+        """Return whether a client can hold `more_bytes`, with a total of `all_bytes` on one connection."""
         free_bytes = self.total_bytes - self.held_bytes
         if all_bytes <= _SMALL_BYTES:
             free_bytes += self.total_bytes // _RESERVE_SHARE
@@ -146,10 +146,9 @@ class MemoryBudget:
         return is_alone or all_bytes <= _SMALL_BYTES or held_bytes + more_bytes <= self.total_bytes // _USER_SHARE
 
     def poll_bytes(self, client: int | str) -> int:
-        """Return the approximate number of bytes that a client's poll can return now; 0 if it has to wait until the client holds
-        less.
+        """Return the approximate number of bytes that a client's poll can return; 0 if it must wait until memory is freed.
 
-        A user who holds little gets a small poll from the reserve when other users hold the budget.
+        If other users hold the budget, a user who holds little memory receives a small poll from the reserve.
         """
         held_bytes = self._unauthenticated_bytes if isinstance(client, str) else self._of_user.get(client, 0)
         free_bytes = min(self.free_bytes, self.total_bytes // _USER_SHARE - held_bytes)
@@ -160,7 +159,7 @@ class MemoryBudget:
         return _SMALL_POLL_BYTES if has_reserve else 0
 
     def change(self, client: int | str, more_bytes: int) -> None:
-        """Add to the bytes that a client holds; a negative number frees them."""
+        """Add to the bytes that a client holds; a negative number frees bytes."""
         self.held_bytes += more_bytes
         if isinstance(client, str):
             self._unauthenticated_bytes += more_bytes
@@ -176,7 +175,7 @@ class MemoryBudget:
             asyncio.get_running_loop().call_soon(self._wake)
 
     def call_when_freed(self, function: Callable[[], None]) -> None:
-        """Call a function once memory is freed; in the order of waiting."""
+        """Call a function when memory is freed; functions are called in order."""
         self._waiters.append(function)
 
     def _wake(self) -> None:
@@ -187,7 +186,7 @@ class MemoryBudget:
 
 
 class MemoryAccount:
-    """The bytes held by one connection, or by one request over HTTP; clients as for MemoryBudget.open()."""
+    """The bytes held by one connection or one HTTP request; for clients see MemoryBudget.open()."""
 
     __slots__ = ("_budget", "_client", "_requests_bytes", "_responses_bytes", "_waiting_since_s")
 
@@ -200,12 +199,12 @@ class MemoryAccount:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for memory."""
+        """Whether the account waits for memory."""
         return self._waiting_since_s is not None
 
     @property
     def poll_bytes(self) -> int:
-        """The approximate number of bytes that a poll can return now; 0 if it has to wait."""
+        """The approximate number of bytes that a poll can return; 0 if it must wait."""
         return self._budget.poll_bytes(self._client)
 
     def log_in(self, user_id: int) -> None:
@@ -216,7 +215,7 @@ class MemoryAccount:
         self._budget.change(user_id, held_bytes)
 
     def hold_requests(self, size_bytes: int) -> bool:
-        """Set the held bytes of all requests, if the budget allows it; return whether it does."""
+        """Set the held bytes of all requests if the budget allows it; return whether this succeeded."""
         more_bytes = size_bytes - self._requests_bytes
         if more_bytes > 0 and not self._budget.may_hold(self._client, more_bytes, size_bytes + self._responses_bytes):
             return False
@@ -226,7 +225,7 @@ class MemoryAccount:
         return True
 
     async def hold_soon(self, size_bytes: int) -> None:
-        """Set the held bytes of requests, after up to WAIT_S; ServerUnreachableError (20023) if no memory was freed in time."""
+        """Set the held bytes of requests, waiting up to WAIT_S; ServerUnreachableError (20023) if no memory was freed."""
         freed = asyncio.Event()
         try:
             async with asyncio.timeout(WAIT_S):
@@ -241,7 +240,7 @@ class MemoryAccount:
 
     @asynccontextmanager
     async def hold_more(self, size_bytes: int) -> AsyncIterator[None]:
-        """Hold more bytes of requests in the body, after up to WAIT_S; ServerUnreachableError (20023): no memory was freed."""
+        """Hold more bytes of requests in the body, waiting up to WAIT_S; ServerUnreachableError (20023) otherwise."""
         before_bytes = self._requests_bytes
         if size_bytes:
             await self.hold_soon(before_bytes + size_bytes)
@@ -251,14 +250,14 @@ class MemoryAccount:
             self.hold_requests(before_bytes)
 
     def note_responses(self, size_bytes: int) -> None:
-        """Set the held bytes of responses, also beyond the budget: they exist already."""
+        """Set the held bytes of responses, even above the budget, because the responses already exist."""
         more_bytes = size_bytes - self._responses_bytes
         if more_bytes:
             self._responses_bytes = size_bytes
             self._budget.change(self._client, more_bytes)
 
     def wait(self, now_s: float, go_on: Callable[[], None]) -> None:
-        """Wait until memory is freed; then `go_on` is called, unless end_wait() was called before, and can wait again."""
+        """Call `go_on`, which can wait again, when memory is freed, unless end_wait() is called before."""
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
         self._budget.call_when_freed(partial(self._go_on, go_on))
@@ -272,11 +271,11 @@ class MemoryAccount:
         self._waiting_since_s = None
 
     def has_waited_too_long(self, now_s: float) -> bool:
-        """Return whether it has waited for longer than WAIT_S."""
+        """Return whether the account has waited for longer than WAIT_S."""
         return self._waiting_since_s is not None and now_s - self._waiting_since_s > WAIT_S
 
     def close(self) -> None:
-        """Free everything."""
+        """Free all held bytes."""
         self.end_wait()
         self.hold_requests(0)
         self.note_responses(0)

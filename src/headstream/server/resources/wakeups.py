@@ -1,4 +1,4 @@
-"""Wakeups: answers waits in the same round of the event loop as the append that ends them.
+"""Wakeups: answers waits in the same round of the event loop as the append that ends the waits.
 
 append in the event loop -> notify() -> the sender's response -> run(): the responses to clients that waited for the message
 append in another thread -> notify() -> the event loop's next round
@@ -14,7 +14,7 @@ from contextlib import suppress
 
 
 class Wakeups:
-    """The waits to check again, in `due`: always the same object, read-only; created in the thread of the event loop."""
+    """The waits to check again, in `due` (always the same object, read-only); must be created in the event loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -23,7 +23,7 @@ class Wakeups:
         self.due: deque[Callable[[], None]] = deque()
 
     def notify(self, callback: Callable[[], None]) -> None:
-        """Have a wait checked soon, by `callback` in the event loop, which answers it if it is over; any thread."""
+        """Schedule a call of `callback` in the event loop, which answers the wait if the wait is over; thread-safe."""
         if threading.get_ident() == self._thread:
             if not self.due:
                 self._loop.call_soon(self.run)  # for appends of handlers that do not call run()
@@ -33,7 +33,7 @@ class Wakeups:
             self._loop.call_soon_threadsafe(callback)
 
     def run(self) -> None:
-        """Check the waits that were notified in this round; only in the event loop, after the senders' responses."""
+        """Check the waits that were notified in this round; called in the event loop after the senders' responses."""
         if self._is_running:
             return
         self._is_running = True

@@ -1,11 +1,11 @@
 """Workers: the threads for requests that would block the event loop.
 
-scans       requests that read many partitions: two threads, the users in turn, so that the interpreter stays free
-work        requests that wait for a disk, change directories, or are big enough for another core
-passwords   hashing: it takes tens of milliseconds of a core each, and any client can request it, so it has separate threads,
-            half as many as cores, so that the event loop has a core; they serve users and addresses in turn, each
-            connection has one request of them at a time, and more than a few seconds' work is refused. Their priority is normal:
-            a thread of low priority that has the interpreter's lock but no core would block all threads
+scans       requests that read many partitions: two threads, users round robin, so that the interpreter stays free
+work        requests that wait for a disk, change directories, or are large enough for another core
+passwords   password hashing, which takes tens of milliseconds of processor time and can be requested by any client: separate
+            threads, half the number of cores, so that the event loop has a core. Users and addresses are served round robin,
+            with one request per connection at a time; requests above a few seconds of pending work are refused. The threads
+            have normal priority, because a low-priority thread that holds the interpreter's lock could block all threads
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WITH_PASSWORDS: Final = codes_where(lambda row: row.threads == "passwords")
 
 
 class Workers:
-    """The threads of one server, for all its transports."""
+    """The threads of one server, for all transports."""
 
     def __init__(self) -> None:
         self._work = ThreadPoolExecutor(_WORK_THREADS, "headstream-work")
@@ -46,7 +46,7 @@ class Workers:
         self._passwords = FairThreads(threads, "headstream-passwords", _MOST_PASSWORDS * threads, _too_many_passwords)
 
     def submit(self, code: int, function: Callable[[], _T], client: Hashable = None) -> Future[_T]:
-        """Run a function on a thread that suits a command; the client is a user's number or an unknown client's address."""
+        """Run a function on a thread for a command; `client` is the user's id or an unauthenticated client's address."""
         if code in _SCANS:
             return self._scans.submit(client, function)
         if code in _WITH_PASSWORDS:
@@ -54,12 +54,12 @@ class Workers:
         return self._work.submit(function)
 
     def close(self) -> None:
-        """Cancel pending functions, and end the threads after their current functions."""
+        """Cancel pending functions; end the threads after their current functions."""
         self._scans.close()
         self._passwords.close()
         self._work.shutdown(wait=True, cancel_futures=True)
 
 
 def _too_many_passwords() -> HeadstreamError:
-    """Return the refusal of a password check beyond the limit of pending checks."""
+    """Return the error for a password check above the limit of pending checks."""
     return refusal(Status.SERVER_BUSY, "too many pending logins and password changes", advice=f"Try again in {_RETRY_S} s")

@@ -1,4 +1,4 @@
-"""Rejects catalog tables of the headstream format with advice; Spark raises an internal error or gives no advice.
+"""Rejects catalog tables of the headstream format with an error that gives advice, unlike Spark's own errors.
 
 saveAsTable, toTable, writeTo(...).using("headstream").create()     rejected before anything runs
 CREATE TABLE ... USING headstream [AS SELECT ...]                   Spark's error is replaced by ours

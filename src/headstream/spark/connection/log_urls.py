@@ -18,14 +18,14 @@ from headstream.core.model.urls import split_url
 from headstream.errors import InvalidOptionError, InvalidUrlError
 
 LogLocation: TypeAlias = str | ServerUrl
-"""Location of a log: its directory, or its server."""
+"""The location of a log: a directory or a server."""
 
 
 def parse_log(given: Mapping[str, str]) -> LogLocation:
     """Return the log that the options `url` or `path` name.
 
     Args:
-        given: Options by their lower-case names.
+        given: Options by lower-case name.
 
     Raises:
         InvalidOptionError, InvalidUrlError: the options name no usable location. The message contains no password.

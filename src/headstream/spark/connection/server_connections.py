@@ -16,6 +16,6 @@ _callers: Final[dict[ServerUrl, Caller]] = {}
 
 
 def caller_of(address: ServerUrl) -> Caller:
-    """Return the cached Caller of a server. The tasks of this process share it: do not close it."""
+    """Return the cached Caller of a server. Do not close the Caller: all tasks of the process share it."""
     found = _callers.get(address)
     return _callers.setdefault(address, Caller(address, connector_of(address))) if found is None else found

@@ -77,9 +77,8 @@ class HeaderDecoder:
         Args:
             headers: Of the type kafka_headers_type; null means no headers.
             coordinates: Topic, partition and offset of each row, for warnings and errors.
-            raw: Rows with only raw headers have no `headers` here. For these rows, `raw` has an array for each declared column:
-                the values of a BINARY column, or whether a header exists for a column of another type, which is null. Empty: all
-                headers are in `headers`.
+            raw: For rows with only raw headers, which are not in `headers`, an array for each declared column: the values of a
+                BINARY column, or whether there is a header for a column of another type, which is null. Can be empty.
 
         Raises:
             HeaderError: a header does not fit, and `shape.fail_on_mismatch` is set; the message names the coordinates.
@@ -188,7 +187,7 @@ def _where(row: int, coordinates: Coordinates | None) -> str:
 def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
     """Return the header blocks of Kafka's headers; rows that the kernel does not handle are decoded individually.
 
-    Null means no headers. Invalid headers are skipped, or raise HeaderError if `strict` is set; a missing key always raises.
+    Null means no headers. Invalid headers are skipped, or raise HeaderError if `strict` is set; a missing key is always an error.
     """
     if headers.offset or headers.values.offset:
         headers = headers.take(pa.array(range(len(headers)), pa.int64()))

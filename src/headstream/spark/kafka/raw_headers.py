@@ -40,7 +40,7 @@ _ENVELOPE: Final = b'{"schema":'
 _SPRING_TYPES: Final = "spring_json_header_types"
 _EVENT: Final = "ce_specversion"
 _CONVENTIONS: Final = ("spring_", "kafka_", "__connect.", "ce_", "content-type")
-"""Prefixes of names to which a convention assigns a kind; of core/codec/kafka/conventions.py."""
+"""Prefixes of names to which a convention assigns a kind; see core/codec/kafka/conventions.py."""
 
 
 class RawHeaders:

@@ -3,8 +3,7 @@
 A Python data source returns rows and cannot delegate a read to a JVM source. So install() makes PySpark's four reader and writer
 classes (also in Spark Connect) record their format and options. At load(), save() and start() they check for the format
 `headstream` and a URL kafka://. For `headstream` with another URL the workers' variables are set first; other formats are
-unchanged.
-Subclasses returned by one session would not suffice: a frame's `write` belongs to the frame, in any session.
+unchanged. Subclasses that one session returns would not suffice, because a frame's `write` belongs to the frame in any session.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] |
     """Return the sorted paths of a set's jars, or None if the set does not exist.
 
     Args:
-        directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
+        directory: The folder of the sets; by default HEADSTREAM_JARS or the cache folder.
 
     Raises:
         JarsError: a jar's digest differs from its digest in jar_digests.py. If `fetch` created the folder, the jar is renamed, so
@@ -73,7 +73,7 @@ def fetch(
     """Return the sorted paths of a set's jars, fetching missing jars.
 
     Args:
-        directory: The folder of the sets; by default HEADSTREAM_JARS, else the cache folder.
+        directory: The folder of the sets; by default HEADSTREAM_JARS or the cache folder.
         on_progress: Called while jars are fetched, with the number of complete jars and the bytes received.
 
     Raises:

@@ -1,7 +1,7 @@
 """Finds and checks the Java installation that Spark runs on, before Spark is started.
 
 Spark's errors are unclear when Java is missing or too old, so this module checks Java first: `JAVA_HOME` if it is set (Spark
-uses it unchecked), else `java` on the PATH.
+uses it unchecked), or `java` on the PATH.
 """
 
 from __future__ import annotations

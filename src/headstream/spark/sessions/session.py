@@ -71,8 +71,8 @@ def session(
 
     Args:
         app_name: The session's name in Spark; by default the name set by spark-submit, or `headstream`.
-        master: The master; by default the first of: spark.master in `config`, in spark-submit or in spark-defaults.conf,
-            SPARK_MASTER, `local[*]`.
+        master: The master; by default spark.master in `config`, spark-submit or spark-defaults.conf, or SPARK_MASTER, or
+            `local[*]`.
         config: Spark settings; they override the settings of spark-submit, which override the defaults. Java options of the
             driver are appended to Headstream's.
         jars: Whether to include the jars of Delta, Avro and Kafka. They require Spark 4.2; Spark 4.3 starts without them, with a

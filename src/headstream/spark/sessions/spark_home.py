@@ -11,9 +11,9 @@ files takes seconds per worker. This SPARK_HOME has no zip, so workers import th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,18 +88,15 @@ def link_home(pyspark: Path) -> Path | None:
     home = cache_folder() / f"spark-home-{digest}"
     if home.is_dir():
         return home
-    try:
+    with contextlib.suppress(OSError):  # another process was faster, or without it a start is slower, otherwise equivalent
         home.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=".spark-home-", dir=home.parent))
-    except OSError:
-        return None  # slower, otherwise equivalent
-    try:
-        for name in ("bin", "jars"):
-            (made / name).symlink_to(pyspark / name, target_is_directory=True)
-        (made / LOG_SETTINGS_NAME).write_text(_LOG_SETTINGS)
-        os.rename(made, home)  # noqa: PTH104
-    except OSError:
-        shutil.rmtree(made, ignore_errors=True)  # another process was faster, or links are unsupported
+        with tempfile.TemporaryDirectory(prefix=".spark-home-", dir=home.parent) as work:
+            made = Path(work, "home")
+            made.mkdir()
+            for name in ("bin", "jars"):
+                (made / name).symlink_to(pyspark / name, target_is_directory=True)
+            (made / LOG_SETTINGS_NAME).write_text(_LOG_SETTINGS)
+            made.rename(home)
     return home if home.is_dir() else None
 
 

@@ -5,8 +5,8 @@
 
     columns of the row | topic STRING, if the row has no such column | reason STRING
 
-When a reader finds a batch's good rows in the log, the bad rows are already here. If a job crashes between the two steps, the
-batch is repeated, and its files replace these files, so each bad row is stored once.
+Bad rows are published before the batch's good rows are committed to the log. If a job crashes in between, the repeated batch
+replaces the files, so each bad row is stored once.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class SinkOptions:
     """Validated options of a write.
 
     Args:
-        header_columns: Columns that become headers, in order, each with the requested kind, or None.
+        header_columns: Columns that become headers, in order, each with the requested kind or None.
         bad_rows_path: The directory for rejected rows, or None.
         commit_timeout_s: Maximum time for another process to append the commit, seconds.
         transaction: Writer and epoch of an idempotent batch write (txnAppId and txnVersion), or None.
@@ -85,7 +85,7 @@ def _topic(text: str | None) -> TopicName | None:
 
 
 def parse_header_kinds(text: str) -> tuple[tuple[str, HeaderKind | None], ...]:
-    """Return the columns that become headers, in order, each with the requested kind, or None."""
+    """Return the columns that become headers, in order, each with the requested kind or None."""
     columns: list[tuple[str, HeaderKind | None]] = []
     at = 0
     while at < len(text) and text[at:].strip():

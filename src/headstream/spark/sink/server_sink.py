@@ -47,7 +47,7 @@ class ServerSink:
         return identity
 
     def find(self, name: TopicName) -> Target:
-        """Return the present state of a topic."""
+        """Return the current state of a topic."""
         try:
             topic = RemoteTopics(caller_of(self.address)).get(name)
         except (StreamNotFoundError, TopicNotFoundError):

@@ -136,7 +136,7 @@ class HeadstreamWriter(DataSourceArrowWriter):
         overwrite: Whether to replace existing messages; True is rejected.
 
     Raises:
-        InvalidOptionError: an option or a column is invalid; named by the text.
+        InvalidOptionError: an option or a column is invalid; the message names it.
         NotALogError, TopicNotFoundError: the log or topic is missing.
     """
 
@@ -165,7 +165,7 @@ class HeadstreamStreamWriter(DataSourceStreamArrowWriter):
         overwrite: Whether each batch replaces existing messages (output mode complete); True is rejected.
 
     Raises:
-        InvalidOptionError: an option or a column is invalid; named by the text.
+        InvalidOptionError: an option or a column is invalid; the message names it.
         NotALogError, TopicNotFoundError: the log or topic is missing.
     """
 

@@ -6,9 +6,8 @@ offsets contain the time beside the topics' identities, so a repeated batch uses
     {"cdc/data": {"1": 123, "2": 118}, "identity": {"log": "3b1f...", "cdc/data": "1/4", "read until": "1690000000000000"}}
 
 The time is taken from the newest message before the ends of the partitions are read; messages appended later are not older. If
-the
-messages exceed a micro-batch's limits, the time is the latest time up to which all partitions fit. If the first messages have the
-same time and exceed the limits, the batch ends at the limits with the time of these messages.
+the messages exceed a micro-batch's limits, the time is the latest time up to which all partitions fit. If the first messages have
+the same time and exceed the limits, the batch ends at the limits with this time.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class AlignedStreamReader(HeadstreamStreamReader):
         super().prepareForTriggerAvailableNow()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next micro-batch ends, and the log time up to which it reads everything."""
+        """Return the end of the next micro-batch, with the log time up to which it reads every message."""
         begin = SourceOffsets.decode(start)
         self._begun_us, self._until_us = int(begin.topics.get(_READ_UNTIL, "0")), None
         view = self._refresh()

@@ -45,7 +45,7 @@ class Sizes(Protocol):
 
 
 def count_pending(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the number of pending offsets of each partition that has any, in order; missing partitions start at 0."""
+    """Return the positive numbers of pending offsets by partition, in order; missing partitions start at 0."""
     counts = {partition: latest[partition] - start.get(partition, 0) for partition in sorted(latest)}
     return {partition: count for partition, count in counts.items() if count > 0}
 
@@ -71,9 +71,9 @@ def admit(
     partitions, different partitions get an offset in each batch.
 
     Args:
-        start: Where each partition begins; a missing partition begins at 0.
+        start: Start of each partition; a missing partition starts at 0.
         latest: Current end of each partition. A range that ends before its start, because the log has lost messages, is reversed.
-        limit: Offsets, 1 or more; None is unlimited.
+        limit: Offsets, 1 or more; None: unlimited.
     """
     end = dict(latest)
     waiting = count_pending(start, latest)
@@ -105,8 +105,8 @@ def admit_bytes(
     a rotating order, or if the limit still allows. The order rotates with every batch.
 
     Args:
-        start: Where each partition begins; a missing partition begins at 0.
-        latest: Where each partition ends now.
+        start: Start of each partition; a missing partition starts at 0.
+        latest: Current end of each partition.
         limit: Stored bytes, 1 or more.
     """
     end = dict(latest)

@@ -29,7 +29,7 @@ def match_chunks(chunks: Iterable[memoryview], where: Filter | None) -> Iterator
 
     Args:
         chunks: Stored messages.
-        where: The filter; None: all match.
+        where: The filter; None: all messages match.
 
     Raises:
         HeaderError: the filter cannot be applied to a message, and its policy is to raise. Earlier messages have been yielded.

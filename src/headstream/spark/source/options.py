@@ -1,4 +1,4 @@
-"""The options of `format("headstream")`: names, meanings, and contradictions.
+"""The options of `format("headstream")`: names, meanings and conflicts.
 
 url                    file:///var/lib/shop, headstream://user:password@host: see log_urls.py; also set by load(url)
 subscribe              shop/orders,shop/returns; alternatively subscribePattern or assign: see subscription.py

@@ -1,8 +1,8 @@
-"""Continues a query after topics were deleted and recreated: resets their offsets and keeps all others in the checkpoint.
+"""Continues a query after topics were deleted and recreated: resets only the offsets of these topics in the checkpoint.
 
 A Spark query continues after its newest micro-batch. So a micro-batch without messages is added to the query's files. Its offsets
 are the end offsets of the newest finished micro-batch, and the first offsets of the recreated topics. The messages of an
-unfinished micro-batch are read again with another batch number; the tables do not change by that.
+unfinished micro-batch are read again with another batch number, which does not change the tables.
 
     CHECKPOINT/spark/offsets/<n>    "v1" | metadata | per source, one line of offsets: {"<topic>": {"<partition>": offset}}
     CHECKPOINT/spark/commits/<n>    "v1" | metadata
@@ -88,7 +88,7 @@ def _add_batch(checkpoint: Path, change: Callable[[dict[str, Any]], None]) -> No
 
 def _warn_of_recreated(topics: Collection[str]) -> None:
     _LOGGER.warning(
-        "recreated topics are read from their beginning, as accepted; the rest of the checkpoint is unchanged: %s",
+        "recreated topics are read from their beginning, as accepted; other positions in the checkpoint are unchanged: %s",
         ", ".join(sorted(topics)),
     )
 

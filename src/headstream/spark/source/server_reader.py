@@ -1,6 +1,6 @@
 """Tasks on executors for a log behind a server: ranges of offsets -> stored messages, prefetching one response.
 
-The server applies the filter and sends the matching messages. Their bytes are decoded as the bytes of files are (reader.py).
+The server applies the filter and sends the matching messages. The code for files decodes these messages (reader.py).
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class ServerFollower:
 
 
 def _until(stored: memoryview, next_offset: int, until_offset: int) -> memoryview:
-    """Return the messages of a poll with offsets below an offset.
+    """Return the messages of a poll whose offsets are below `until_offset`.
 
     If compaction has left gaps, a poll contains the requested number of messages, some beyond the range.
     """

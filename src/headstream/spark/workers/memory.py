@@ -25,7 +25,7 @@ class _FrozenObjects:
 def freeze_objects() -> None:
     """Exclude existing objects from later garbage collections, in a worker that Spark reuses.
 
-    Only the first call has an effect, and calls after many more modules were imported.
+    A later call has an effect only after many more modules were imported.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is None or spec.name not in _DAEMONS or len(sys.modules) < _FrozenObjects.modules_count + _MANY_MODULES:

@@ -1,4 +1,4 @@
-"""Sets the environment variables of a data source's Python workers before queries that start concurrently do.
+"""Sets the environment variables of a data source's Python workers before concurrently starting queries set them.
 
 Spark stores the variables in one map per data source and JVM, shared by all sessions. Each starting stream puts its variables
 into the map without a lock, while other streams may be serializing the map into their tasks. If two threads add a new name at the

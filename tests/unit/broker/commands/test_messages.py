@@ -19,7 +19,7 @@ from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, Sto
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.topics import Compression, CreateTopic, GetTopic
+from headstream.core.wire.commands.topics import Compression, CreateTopic, DeleteTopic, GetTopic
 from headstream.core.wire.extensions.messages import SetState
 from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.records import Command
@@ -149,10 +149,59 @@ def test_send_takes_100000_bytes_of_header_values_when_they_are_no_more(root: Pe
     assert root.status(send(encode_sent([Message(payload=b"a", headers=headers)]))) == status
 
 
+def test_balanced_sends_go_round_from_partition_1_when_a_topic_is_new(root: Peer) -> None:
+    def partition() -> int:
+        before = counts(root)
+        root.ask(send(messages(b"a", b"b"), Partitioning(PartitioningKind.BALANCED)))
+        (found,) = [number for number, (old, new) in enumerate(zip(before, counts(root), strict=True), 1) if new - old == 2]
+        return found
+
+    assert [partition() for _ in range(7)] == [1, 2, 3, 1, 2, 3, 1]
+    root.ask(DeleteTopic("shop", "orders"))
+    root.ask(CreateTopic("shop", 1, 2, Compression.NONE, 0, 0, 0, "orders"))
+    assert [partition() for _ in range(3)] == [1, 2, 1]
+
+
 def counts(peer: Peer) -> list[int]:
     topic = peer.ask(GetTopic("shop", "orders"))
     assert topic is not None
     return [partition.messages_count for partition in topic.partitions]
+
+
+@pytest.mark.parametrize(
+    ("key", "partition"), [(b"\1\0\0\0", 2), (b"\2\0\0\0", 3), (b"\3\0\0\0", 2), (b"key-1", 1), (b"my-consumer", 1)]
+)
+def test_key_chooses_the_original_partition_when_there_are_three(root: Peer, key: bytes, partition: int) -> None:
+    root.ask(send(messages(b"a"), by(key)))
+    assert counts(root) == [int(number == partition) for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("begin", "count", "found"),
+    [
+        ((PollingKind.OFFSET, 3), 2, [3, 4]),
+        ((PollingKind.OFFSET, 8), 10, [8, 9]),
+        ((PollingKind.OFFSET, 10), 10, []),
+        ((PollingKind.OFFSET, (1 << 64) - 1), 10, []),
+        ((PollingKind.TIMESTAMP, 0), 3, [0, 1, 2]),
+        ((PollingKind.TIMESTAMP, 1_700_000_001_000_000), 3, [5, 6, 7]),
+        ((PollingKind.TIMESTAMP, (1 << 64) - 1), 3, []),
+        (FIRST, 2, [0, 1]),
+        (LAST, 3, [7, 8, 9]),
+        (LAST, 100, list(range(10))),
+        (NEXT, 2, [0, 1]),
+    ],
+)
+def test_poll_begins_where_its_strategy_says_when_there_are_ten(
+    begin: tuple[PollingKind, int], count: int, found: list[int]
+) -> None:
+    server = Server()
+    peer = with_topics(server.root())
+    for _ in range(2):
+        peer.ask(send(messages(*[b"m"] * 5)))
+        server.clock.now_s += 1
+    polled = peer.ask(poll(begin, count))
+    assert (offsets(polled), polled.partition, polled.current_offset, polled.count) == (found, 1, 9, len(found))
 
 
 def test_messages_get_ids_times_and_checksums_when_they_are_stored(root: Peer) -> None:

@@ -15,6 +15,7 @@ from headstream.core.model.topology import Limits, NewTopic
 from headstream.core.wire.codes import EXTENSION_CONTEXT
 from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.core.wire.commands.sessions import Login
+from headstream.core.wire.commands.topics import PurgeTopic
 from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer, ReleaseProducer
 from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.refusals import status_of
@@ -82,6 +83,13 @@ def test_producer_may_begin_anywhere_when_it_was_released(peer: Peer) -> None:
     peer.ask(AppendNumbered(*AT, 1, producer, 0, 0, BATCH))
     peer.ask(ReleaseProducer(*AT, producer))
     assert not peer.ask(AppendNumbered(*AT, 1, producer, 0, 0, BATCH)).is_repeat
+
+
+def test_batch_is_stored_anew_when_its_topic_was_purged(peer: Peer) -> None:
+    command = AppendNumbered(*AT, 1, peer.ask(InitProducer()).producer_id, 0, 0, BATCH)
+    peer.ask(command)
+    peer.ask(PurgeTopic(*AT))
+    assert not peer.ask(command).is_repeat
 
 
 def test_backup_knows_what_it_has_when_a_batch_comes_again_and_gives_no_id_twice(tmp_path: Path) -> None:

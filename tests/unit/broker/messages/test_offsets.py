@@ -134,7 +134,7 @@ def test_a_created_group_is_refused_when_its_topic_has_as_many_as_it_may(server:
     topic(peer)
     for number in range(LIMIT):
         peer.ask(CreateGroup(*AT, 0, f"g{number}"))
-    with pytest.raises(ConsumersLimitError, match="the topic has 3 consumer groups"):
+    with pytest.raises(ConsumersLimitError, match="the topic already has 3 consumer groups"):
         server.dispatcher.answer(peer.session, CreateGroup(*AT, 0, "g9"))
     peer.ask(DeleteGroup(*AT, "g0"))
     assert peer.status(CreateGroup(*AT, 0, "g9")) == 0

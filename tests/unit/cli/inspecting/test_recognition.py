@@ -35,7 +35,7 @@ def test_frames_of_real_clients_are_recognised_with_their_generation(record: dic
 def test_what_the_proposal_contradicts_is_read_and_noted() -> None:
     found = recognize(typed_message(b"v", typed_header("k", 0, b"")))
     assert found.fault is None
-    assert "by the strict rules the headers are invalid: a bool of type 0x00 at byte" in found.reader.notes[0]
+    assert "by the strict rules the headers are invalid: the bool value (0x00) at byte" in found.reader.notes[0]
 
 
 def test_bytes_of_nothing_known_say_what_comes_nearest() -> None:

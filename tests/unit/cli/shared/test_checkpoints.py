@@ -53,7 +53,7 @@ def test_commands_take_the_checkpoint_and_its_store_from_the_pipelines_file(tmp_
     file.write_text('checkpoint = "s3://lake/cdc"\n[storage]\nregion = 7\n')
     assert "storage.region: a string is required" in str(invoke("status").exception)
     file.write_text("")
-    assert "checkpoint: it is missing" in str(invoke("status").exception)
+    assert "checkpoint: the setting is missing" in str(invoke("status").exception)
     asked = CliRunner().invoke(replicate, ["status"])
     assert asked.exit_code == 2
     assert "--config" in asked.output

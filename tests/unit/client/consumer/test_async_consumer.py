@@ -123,3 +123,20 @@ def test_a_call_that_is_cancelled_while_another_one_runs_does_not_begin(monkeypa
         assert await first == await log.streams()
 
     run(body)
+
+
+def test_an_exception_in_the_body_commits_nothing_of_its_message() -> None:
+    async def body(log: AsyncClient) -> None:
+        await send(log, b"a", b"b")
+
+        async def fail_at_b() -> None:
+            async with log.consumer("shop/orders", group="g") as consumer:
+                async for message in consumer:
+                    if message.payload == b"b":
+                        raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            await fail_at_b()
+        assert await log.offsets("shop/orders", "g") == {1: 1}
+
+    run(body)

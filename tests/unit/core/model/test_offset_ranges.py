@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headstream.core.model.offset_ranges import OffsetRanges, ranges_of
+from headstream.core.model.offset_ranges import OffsetRanges
 
 STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(0, 12)), max_size=30)
 
@@ -28,12 +28,3 @@ def test_ranges_hold_the_offsets_of_a_set(steps: list[tuple[bool, int, int]]) ->
         assert all(begin < end for begin, end in found)
         assert (ranges.count, len(ranges), ranges.first) == (len(expected), len(found), min(expected, default=None))
         assert [offset for offset in range(60) if offset in ranges] == sorted(expected)
-        assert [ranges.skip(offset) for offset in range(60)] == [
-            next(at for at in range(offset, 100) if at not in expected) for offset in range(60)
-        ]
-
-
-def test_ranges_are_few_when_many_offsets_are_next_to_each_other() -> None:
-    ranges = OffsetRanges(ranges_of(range(200_000)))
-    ranges.remove(100_000, 100_001)
-    assert (len(ranges), ranges.skip(0), ranges.skip(100_001), ranges.skip(1 << 63)) == (2, 100_000, 200_000, 1 << 63)

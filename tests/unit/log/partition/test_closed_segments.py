@@ -198,7 +198,9 @@ def test_a_missing_newest_segment_is_seen_and_its_offsets_are_not_given_again(di
         path_of(directory, -1, suffix).unlink() if suffix == LOG_SUFFIX else Path(segment_path(directory, 200, suffix)).unlink()
     (what,) = damage(directory)
     assert "the newest segment's two files are missing: the messages from offset 200 on" in what
-    with pytest.raises(CorruptLogError, match=r"the newest segment's files are missing.*--repair begins a segment"):
+    with pytest.raises(
+        CorruptLogError, match=r"the files of the newest segment, from offset 200, are missing.*--repair begins a segment"
+    ):
         recover(directory, FILES)
     repair_partition(directory, FILES, committed=207)
     assert PartitionWriter(directory, FILES, wide=True, segment_bytes=2048).end_offset == 207

@@ -6,10 +6,28 @@ from pathlib import Path
 
 from headstream.log.partition.recovery import recover
 from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, segment_path
+from headstream.log.system.files import Files
 from tests.support.log.logs import make_files
 from tests.unit.log.partition.test_recovery import add, check_goes_on, place, size_of, write
 
 __all__ = ["place"]  # fixtures
+
+
+def test_recover_builds_a_missing_index_again(place: tuple[Files, str]) -> None:
+    files, directory = place
+    path = segment_path(directory, 0, INDEX_SUFFIX)
+    before = files.open_read(path)
+    assert before is not None
+    expected = memoryview(bytearray(before.size_bytes()))
+    before.read_into(expected, 0)
+    files.remove(path)
+    assert recover(directory, files).entries == 3
+    after = files.open_read(path)
+    assert after is not None
+    actual = memoryview(bytearray(after.size_bytes()))
+    after.read_into(actual, 0)
+    assert actual == expected
+    check_goes_on(files, directory, 6)
 
 
 def test_recover_sets_aside_what_follows_the_last_whole_message_when_the_index_is_missing(tmp_path: Path) -> None:

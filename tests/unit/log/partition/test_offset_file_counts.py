@@ -16,6 +16,23 @@ from tests.unit.log.partition.test_offsets import place
 __all__ = ["place"]  # fixtures
 
 
+def test_commit_refuses_a_new_consumer_when_its_user_has_made_as_many_as_it_may(place: tuple[Files, str]) -> None:
+    files, directory = place
+    opened = OpenOffsets()
+    opened.counts.most = 2
+    store = OffsetStore(directory, files, opened)
+    for name in ("a", "b"):
+        store.commit(OffsetOwner.named(name), 1, 1, 0, user_id=7)
+    with pytest.raises(ConsumersLimitError, match=r"user 7 has .* for 2 consumers.*max_consumers_per_user"):
+        store.commit(OffsetOwner.named("c"), 1, 1, 0, user_id=7)
+    assert len(files.list_names(directory) or []) == 2
+    store.commit(OffsetOwner.named("a"), 2, 1, 0, user_id=7)  # of known consumers, all go on committing
+    store.commit(OffsetOwner.named("c"), 1, 1, 0, user_id=8)
+    store.commit(OffsetOwner.named("d"), 1, 1, 0)  # a process without a server
+    store.forget(OffsetOwner.named("b"), 1)
+    store.commit(OffsetOwner.named("e"), 1, 1, 0, user_id=7)
+
+
 def test_count_files_counts_what_is_there_when_the_log_is_opened_again(place: tuple[Files, str]) -> None:
     files, directory = place
     store = OffsetStore(directory, files)

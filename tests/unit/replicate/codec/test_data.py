@@ -150,14 +150,14 @@ def test_decode_data_refuses_what_is_no_data_message() -> None:
         decode_data(rows())
     message = rows().message
     assert isinstance(message, bytes)
-    with pytest.raises(DecodeError, match="left over"):
+    with pytest.raises(DecodeError, match="1 unexpected bytes"):
         decode_data(Envelope("DT", message + b"\0"), SCHEMA)
 
 
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"data": None}, "data of a data message is NoneType"),
+        ({"data": None}, "data of a data message must be a record, not NoneType"),
         ({"headers": []}, "headers of a data message must be a record, not list"),
         ({"beforeData": 1}, "beforeData of a data message must be a record, not int"),
         ({"headers": {}}, "operation"),
@@ -207,5 +207,5 @@ def test_decode_data_takes_a_deleted_row_that_stands_in_before_data_alone() -> N
     headers = {"operation": "DELETE", "changeSequence": "1"}
     change = decode_data(Envelope("DT", {"data": None, "beforeData": {"ID": 7}, "headers": headers}, form="json"))
     assert (change.data, change.before) == ({}, {"ID": 7})
-    with pytest.raises(DecodeError, match="data of a data message is NoneType"):
+    with pytest.raises(DecodeError, match="data of a data message must be a record, not NoneType"):
         decode_data(Envelope("DT", {"data": None, "beforeData": None, "headers": headers}, form="json"))

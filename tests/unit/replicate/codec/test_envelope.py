@@ -68,7 +68,7 @@ def test_decode_envelope_takes_headers_in_blocks_with_their_sizes() -> None:
         (START + b"\0\x02\x02\xc3\0\0", "messageSchemaId is not UTF-8", 11),
         (START + b"\0\0\x02\x01", "messageSchema has the negative length", 12),
         (START + b"\0\0\0\x04r", "message is cut short", 12),
-        (START + b"\0\0\0\x02rs", "1 bytes are left over", 13),
+        (START + b"\0\0\0\x02rs", "1 unexpected bytes", 13),
         (START + b"\x02" + encode_long(2**60) + b"\0\0\0\0", "headers has more", 9),
         (START + b"\x02" + encode_long(257) + b"\0\0" * 257 + b"\0\0\0\0", "more than 256 entries", 11),
         (START + b"\x02\x04" + (encode_string("k") + encode_string("v")) * 2 + b"\0\0\0\0", "'k' twice", 14),

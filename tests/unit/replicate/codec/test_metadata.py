@@ -110,12 +110,12 @@ def test_decode_metadata_orders_columns_by_ordinal() -> None:
     [
         ({"schemaId": None}, "schemaId"),
         ({"schemaId": 5}, "schemaId"),
-        ({"lineage": None}, "lineage is NoneType"),
+        ({"lineage": None}, "lineage .* must be an object, not NoneType"),
         ({"lineage": {"schema": "s"}}, "table of the metadata message is None"),
         ({"lineage": {"schema": "s", "table": ""}}, "the table name in the metadata message is empty"),
-        ({"tableStructure": []}, "tableStructure is list"),
-        ({"tableStructure": {}}, "tableColumns is NoneType"),
-        ({"tableStructure": {"tableColumns": {"a": 1}}}, "'a' is int"),
+        ({"tableStructure": []}, "tableStructure .* must be an object, not list"),
+        ({"tableStructure": {}}, "tableColumns .* must be an object, not NoneType"),
+        ({"tableStructure": {"tableColumns": {"a": 1}}}, "'a' .* must be an object, not int"),
         ({"tableStructure": {"tableColumns": {"a": {"type": "INT4"}}}}, "ordinal of the metadata message is None"),
         (
             {"tableStructure": {"tableColumns": {"a": {"ordinal": True, "type": "INT4"}}}},
@@ -152,5 +152,5 @@ def test_decode_metadata_refuses_what_is_no_metadata_message() -> None:
         decode_metadata(Envelope("MD", b"\x02", None, "ID", '"int"'))
     envelope = decode_envelope(metadata_message(METADATA))
     assert isinstance(envelope.message, bytes)
-    with pytest.raises(DecodeError, match="left over"):
+    with pytest.raises(DecodeError, match="1 unexpected bytes"):
         decode_metadata(dataclasses.replace(envelope, message=envelope.message + b"\0"))

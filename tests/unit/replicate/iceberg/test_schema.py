@@ -65,7 +65,7 @@ def test_derive_schema_follows_a_renamed_column_by_its_id_when_the_table_has_col
     assert [(field.field_id, field.name) for field in second.schema.fields] == [(4, "day"), (5, "n")]
     assert second.physical.keys() == {"col-1", "col-2"}
     assert [(part.source_id, part.name) for part in second.spec.fields] == [(4, "day")]
-    with pytest.raises(SchemaError, match="another field id"):
+    with pytest.raises(SchemaError, match="a new field id"):
         derive_schema(log_of({"day": "date"}, ids={"day": (9, "col-1")}), first.schema, 4, first.mapping)
 
 

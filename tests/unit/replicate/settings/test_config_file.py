@@ -99,7 +99,7 @@ scd_type = 3
     assert [line.split(" ")[0] for line in lines if line[0].isdigit()] == [
         "2:", "4:", "5:", "6:", "8:", "9:", "12:", "13:",
     ]  # fmt: skip
-    assert any("checkpoint: it is missing" in line for line in lines)
+    assert any("checkpoint: the setting is missing" in line for line in lines)
     assert "did you mean topics?" in str(caught.value)
     assert "did you mean 'soft'?" in str(caught.value)
 

@@ -18,7 +18,7 @@ __all__ = ["_own_environment"]  # fixtures
     ("place", "module", "extra"),
     [
         (azure(), "obstore.store", r"obstore\.store, the client for Azure, is not installed.*headstream\[azure\]"),
-        (google(), "obstore.store", r"client of Google Cloud Storage, is not installed.*headstream\[gcs\]"),
+        (google(), "obstore.store", r"client for Google Cloud Storage, is not installed.*headstream\[gcs\]"),
         (StorePlace("n:1", "t", scheme="hdfs"), "hdfs_native", r"hdfs_native, the client for HDFS.*headstream\[hdfs\]"),
     ],
 )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headstream.core.wire.codes import Code
-from headstream.core.wire.frames import encode_request
+from headstream.core.wire.frames import encode_request, encode_response
 from headstream.server.network.addresses import Address
 from headstream.server.network.admission import AddressRates, Admission, UnauthenticatedQuota
 from tests.support.server.kafka_listeners import kafka_listener
@@ -23,6 +23,7 @@ from tests.support.server.served import Running, config_of, serving, wait_for
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 
 PING = encode_request(Code.PING)
+PONG = encode_response(0)
 ADDRESS = "10.0.0.1"
 
 

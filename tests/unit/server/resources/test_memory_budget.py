@@ -24,7 +24,7 @@ from headstream.core.wire.refusals import decode_refusal
 from headstream.core.wire.statuses import Status
 from headstream.errors import ServerUnreachableError
 from headstream.server.network.addresses import Address
-from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryBudget
+from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryBudget, default_budget_bytes
 from tests.support.server.peers import HttpPeer
 from tests.support.server.served import Peer, Running, config_of, serving, wait_for
 
@@ -43,6 +43,40 @@ def in_loop(check: Callable[[MemoryBudget], None]) -> None:
     asyncio.run(run())
 
 
+def test_budget_gives_a_user_half_when_another_may_want_the_rest() -> None:
+    def check(budget: MemoryBudget) -> None:
+        mine, more, other = budget.open(1), budget.open(1), budget.open(2)
+        assert mine.hold_requests(8 * MIB)
+        assert not more.hold_requests(MIB)
+        assert other.hold_requests(8 * MIB)
+        assert budget.is_full
+        mine.close()
+        assert more.hold_requests(MIB)
+        assert budget.held_bytes == 9 * MIB
+
+    in_loop(check)
+
+
+def test_budget_keeps_a_reserve_for_small_requests_when_it_is_full() -> None:
+    def check(budget: MemoryBudget) -> None:
+        for user in (1, 2):
+            assert budget.open(user).hold_requests(8 * MIB)
+        assert not budget.open(3).hold_requests(65 << 10)
+        held = [budget.open(1).hold_requests(64 << 10) for _ in range(100)]
+        assert sum(held) == 2 * MIB // (64 << 10)
+
+    in_loop(check)
+
+
+def test_budget_gives_unauthenticated_clients_a_small_part_when_they_are_many() -> None:
+    def check(budget: MemoryBudget) -> None:
+        held = [budget.open(f"10.0.0.{number}").hold_requests(UNAUTHENTICATED_BYTES) for number in range(1000)]
+        assert sum(held) == TOTAL // 16 // UNAUTHENTICATED_BYTES
+        assert budget.open(1).hold_requests(8 * MIB)
+
+    in_loop(check)
+
+
 def test_polls_wait_for_their_own_user_alone_when_it_does_not_take_responses() -> None:
     def check(budget: MemoryBudget) -> None:
         slow, more_of_slow, other = budget.open(1), budget.open(1), budget.open(2)
@@ -58,6 +92,18 @@ def test_polls_wait_for_their_own_user_alone_when_it_does_not_take_responses() -
         assert 0 < other.poll_bytes <= 256 << 10  # out of the reserve
         slow.note_responses(0)
         assert other.poll_bytes > MIB
+
+    in_loop(check)
+
+
+def test_account_moves_what_it_holds_when_its_client_logs_in() -> None:
+    def check(budget: MemoryBudget) -> None:
+        account = budget.open("10.0.0.1")
+        assert account.hold_requests(UNAUTHENTICATED_BYTES)
+        account.log_in(7)
+        assert account.hold_requests(8 * MIB)
+        account.close()
+        assert (budget.held_bytes, budget._unauthenticated_bytes, budget._of_user) == (0, 0, {})
 
     in_loop(check)
 
@@ -95,6 +141,24 @@ def test_account_holds_more_in_a_body_and_as_much_as_before_after_it() -> None:
             assert budget.held_bytes == 1000
 
     asyncio.run(run())
+
+
+def test_budget_tells_once_of_relief_when_much_was_held_and_little_is() -> None:
+    async def run() -> None:
+        budget = MemoryBudget(1 << 30)
+        account = budget.open(1)
+        assert account.hold_requests(100 * MIB)
+        assert not budget.take_relief()
+        account.close()
+        assert [budget.take_relief(), budget.take_relief()] == [True, False]
+
+    asyncio.run(run())
+
+
+def test_default_budget_is_a_quarter_of_the_memory_at_most() -> None:
+    import psutil
+
+    assert 64 * MIB <= default_budget_bytes() <= psutil.virtual_memory().total // 4
 
 
 # -- over TCP --------------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def test_encode_refuses_what_is_no_header_when_it_is_written() -> None:
         encode_header_blocks(pa.array([b"no block"]))
     with pytest.raises(HeaderError, match="is of kind decimal"):
         encode_header_lists(pa.array([[{"key": "a", "kind": "decimal", "value": b"1"}]], _ARRAY))
-    with pytest.raises(DecodeError, match="a int32 header has 4 bytes, not 1"):
+    with pytest.raises(DecodeError, match="a header of kind int32 must have 4 bytes, not 1"):
         encode_header_lists(pa.array([[{"key": "a", "kind": "int32", "value": b"1"}]], _ARRAY))
 
 

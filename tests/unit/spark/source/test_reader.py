@@ -113,10 +113,10 @@ def test_a_damaged_send_is_passed_over_and_counted_when_loss_is_allowed(
         assert read(plan(url, failOnDataLoss="false")) == [*range(20), *range(30, 40)]
     lines = [record.getMessage() for record in caplog.records if record.name == "headstream.spark"]
     assert [line.partition(" because")[0] for line in lines] == [
-        "shop/orders partition 1: offsets 20 to 29 are skipped",
-        "shop/orders partition 1: offsets 40 to 49 are skipped",
+        "shop/orders partition 1: skipped offsets 20 to 29",
+        "shop/orders partition 1: skipped offsets 40 to 49",
     ]
-    assert "20 in this range so far: " in lines[1]
+    assert "20 offsets in this range so far: " in lines[1]
     assert "the send of offsets 40 to 49 is damaged" in lines[1]
 
 
@@ -188,7 +188,7 @@ def test_deleted_records_that_were_not_read_are_an_error_or_passed_over_and_coun
             stream.partitions(start, stream.reportLatestOffset())
         stream.stop()
         assert read(lenient) == [*range(40, 100)]
-        assert "shop/orders partition 1: offsets 25 to 39 are skipped" in caplog.text
+        assert "shop/orders partition 1: skipped offsets 25 to 39" in caplog.text
         assert read(plan(url, **begun, failOnDataLoss="false")) == [*range(40, 100)]
         assert "shop/orders partition 1, offsets 25 to 100: 15 messages are skipped" in caplog.text
         assert read(plan(url)) == [*range(40, 100)]
@@ -204,7 +204,7 @@ def test_messages_that_are_dropped_between_plan_and_read_are_an_error_or_passed_
     with pytest.raises(OffsetOutOfRangeError, match=r"shop/orders partition 1, offset 0"):
         read(strict)
     assert read(lenient) == list(range(first, 400))
-    assert f"offsets 0 to {first - 1} are skipped" in caplog.text
+    assert f"skipped offsets 0 to {first - 1}" in caplog.text
 
 
 @pytest.mark.parametrize("keys", [1, 3, 400])

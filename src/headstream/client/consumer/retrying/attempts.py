@@ -1,4 +1,4 @@
-"""Attempts: the result of a failed attempt, and whether another attempt can begin. No I/O except reading the host name."""
+"""Attempts: the result of a failed attempt, and whether a new attempt can start. No I/O except reading the host name."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RetryPolicy:
 
 
 class PauseGate:
-    """Whether a consumer can begin another attempt; times are monotonic seconds.
+    """Decides whether a consumer can start a new attempt; times are monotonic seconds.
 
     Attributes:
         is_on_trial: Whether the group is or was paused; until an attempt succeeds, one message at a time is delivered.

@@ -1,8 +1,8 @@
 """RetryingFetching: chooses the next message while failed messages wait for another attempt. Sans-IO; monotonic seconds.
 
-fetching.due(now_s)                            messages to fetch again: after their delay, or after the previous message
-fetching.put_again(partition, offset, message) the result
-fetching.deliver() / hand_out(count)           as in Fetching: refetched messages first
+fetching.due(now_s)                            the next message to fetch again, after its delay or after another message
+fetching.put_again(partition, offset, message) adds a message that was fetched again
+fetching.deliver() / hand_out(count)           as in Fetching; refetched messages come first
 fetching.broken                                the message that could not be decoded, after a deliver() or hand_out()
 """
 
@@ -94,7 +94,7 @@ class RetryingFetching(Fetching):
         return min((due_s for due_s, partition, _ in self._due if partition not in revoked), default=None)
 
     def next_polls(self) -> list[tuple[int, int]]:
-        """Return the partitions to poll with their positions, except blocked partitions or with too many open messages."""
+        """Return partitions to poll, with positions; omits blocked partitions and partitions with too many open messages."""
         return [
             (partition, position)
             for partition, position in super().next_polls()

@@ -5,7 +5,7 @@ The log stores unfinished messages (broker/deliveries/deliveries.py). This Readi
     the first message of a partition, or another attempt, is delivered    BEGUN: a killed process counts as a failure
     the body raised an error, or retry()                                  FAILED with its delay; after the last attempt POISONED
     the body is done, and nothing fails                                   a plain commit, as without on_error
-    the body is done, and an earlier message fails                        the end of the taken messages; the offset stays
+    the body is done, and an earlier message fails                        records the end of the taken messages; no commit
 """
 
 from __future__ import annotations

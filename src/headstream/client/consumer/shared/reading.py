@@ -139,7 +139,7 @@ class SharedReading(Reading, LeaseSettler):
 
     @property
     def current(self) -> Place | None:
-        """The message that the loop body processes; None if there is none or its partition was purged."""
+        """The message that the loop body processes; None if there is no such message or the message's partition was purged."""
         return self._current if self._current in self._leasing.holding.held else None
 
     def place_of(self, message: Message) -> Place:

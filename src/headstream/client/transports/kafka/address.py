@@ -128,7 +128,7 @@ def parse_kafka_address(
             )
     for name in settings:
         if name in _FIXED:
-            raise InvalidOptionError(f"the client itself sets kafka.{name}", advice="Omit kafka.{name}; see docs/kafka.md")
+            raise InvalidOptionError(f"the client itself sets kafka.{name}", advice=f"Omit kafka.{name}; see docs/kafka.md")
     for name in ("connect_timeout_ms", "timeout_ms"):
         text = options.get(name)
         if isinstance(text, str):

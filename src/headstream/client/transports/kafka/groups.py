@@ -157,7 +157,7 @@ class KafkaGroups:
         generations: Mapping[int, int] | None = None,
         is_resting: bool = False,
     ) -> int:
-        """Commit a member's offsets; return the generation. RebalancedError if a partition is lost; others are committed."""
+        """Commit a member's offsets; return the generation. RebalancedError if a partition is lost."""
         membership = self._membership(member)
         membership.commit(offsets, generation=generation, is_resting=is_resting)
         return membership.generation

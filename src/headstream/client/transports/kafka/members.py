@@ -236,8 +236,7 @@ class KafkaMembership:
         """Release revoked partitions; return the member's partitions.
 
         Args:
-            is_resting: Whether no message is in progress and the consumer reports before it takes the next message; until then,
-                every partition can be revoked.
+            is_resting: Whether no message is in progress; every partition can then be revoked until the next report.
         """
         with self._changed:
             self._raise_error()

@@ -1,7 +1,7 @@
 """Clients that read and commit a group's offsets without joining the group: one unsubscribed Kafka consumer per group.
 
-The admin API also supports these requests. But if a group's coordinator is unavailable, librdkafka keeps sending them to it, and
-can abort the process; a consumer looks for the new coordinator.
+The admin API also supports these requests. However, if a group's coordinator is unavailable, librdkafka keeps sending admin
+requests to this coordinator, and can abort the process. A consumer looks for the new coordinator.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Caller: sends commands over a pool of connections, so that a wait, a send and a query do not block each other.
 
-A broken connection is reopened with backoff. A pending command is retried if it is idempotent; otherwise the error states that
-the command's outcome is unknown.
+A broken connection is reopened with backoff. A pending command is retried if it is idempotent; otherwise the outcome is unknown
+(OutcomeUnknownError).
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class Caller:
             connection.close()
 
     def use(self, connection: Connection) -> None:
-        """Record the connection that this thread uses until it returns the connection or takes a different one."""
+        """Record the connection that this thread uses until the thread returns the connection or takes a different connection."""
         with self._lock:
             self._used[threading.get_ident()] = connection
 

@@ -72,7 +72,7 @@ def login_of(address: ServerUrl) -> Command[LoggedIn]:
 
 def unreachable(address: ServerUrl, error: Exception) -> ServerUnreachableError:
     """Return the error for a connection that cannot be opened."""
-    advice = "See that it runs there, and that the URL is right"
+    advice = "Check that the server runs there, and that the URL is correct"
     if isinstance(error, TimeoutError):
         reason = f"no answer within {address.options.connect_timeout_ms} ms"
     elif isinstance(error, ssl.SSLCertVerificationError):
@@ -80,10 +80,10 @@ def unreachable(address: ServerUrl, error: Exception) -> ServerUnreachableError:
     elif isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
         is_http = address.scheme == "https"
         reason = "it does not speak TLS there"
-        advice = "Begin the URL with http://" if is_http else "Leave out tls=true; or use the port where it speaks TLS"
+        advice = "Begin the URL with http://" if is_http else "Omit tls=true, or use the TLS port of the server"
     elif _is_refusal_of_plain_bytes(error) and not address.options.tls and _speaks_tls(address):
         reason = "it speaks TLS there, and plain bytes were sent"
-        advice = "Begin the URL with https://" if address.scheme == "http" else "Add tls=true to the URL, as in ...:8090?tls=true"
+        advice = "Begin the URL with https://" if address.scheme == "http" else "Add tls=true to the URL: ...:8090?tls=true"
     elif isinstance(error, HeadstreamError):
         reason = error.what
     else:

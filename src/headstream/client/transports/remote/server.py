@@ -163,8 +163,8 @@ class Server:
         return [*self._caller.call(ListTokens())]
 
     def create_token(self, name: str, *, expires_in_us: int | None = None) -> str:
-        """Create an access token, which can replace the password in logins, and return it. The
-        token cannot be retrieved later.
+        """Create and return an access token for logins without a password. It cannot be retrieved
+        later.
 
         Args:
             name: 3 to 30 bytes.

@@ -45,10 +45,10 @@ TIME_KEY_LAST = cython.declare(cython.uint, int.from_bytes(b"tamp", "little"))
 INT64_KIND = cython.declare(cython.uchar, 7)
 TEXT_KIND = cython.declare(cython.uchar, 2)
 SAME_TIME_US = cython.declare(cython.ulonglong, 1000)
-"""Messages that were appended less than this after the first one of a batch share the batch, and so its time."""
+"""Messages that were appended within this time after the first message of a batch are in this batch and have its time."""
 MAX_U32 = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
 MAX_ORIGIN = cython.declare(cython.ulonglong, 0x7FFF_FFFF_0000_0000)
-"""The latest time of a batch's sender: with any delta, a time is an int64."""
+"""The latest time of a batch's sender, so that every time with any delta is an int64."""
 
 # What _groups() notes of each batch, in bytes: end in the stored bytes, messages, smallest time of a sender, frames' bytes.
 # A fault is noted before.

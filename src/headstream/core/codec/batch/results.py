@@ -24,8 +24,7 @@ class Scan:
 
     Args:
         end: The byte position after the last complete message.
-        first_offset: Offset of the first message. If there is no message, it is -1, as are the two times (microseconds since 1970
-            UTC).
+        first_offset: Offset of the first message; -1 if there is none, as for the two times (microseconds since 1970 UTC).
         crc32c: CRC-32C of the complete messages with each state byte taken as 0.
         fault: The fault of the next message; None if the range ends with a complete message.
     """
@@ -45,8 +44,7 @@ class Compacted:
     """The stored messages that compaction retains.
 
     Args:
-        entries: One index entry of 32 bytes (log/segments/layout.py) per run of messages with consecutive offsets and equal
-            times.
+        entries: One index entry (log/segments/layout.py) per run of messages with consecutive offsets and equal times.
         oldest_null_us: Time of the oldest retained null payload, microseconds since 1970 UTC, or None.
     """
 
@@ -152,7 +150,7 @@ class VariableColumn(NamedTuple):
 
 
 HeaderType: TypeAlias = Literal["bool", "int8", "int16", "int32", "int64", "decimal", "float32", "float64", "string", "binary"]
-"""The type of a header's own column."""
+"""The type of a column for one header."""
 
 
 @dataclass(frozen=True, slots=True)

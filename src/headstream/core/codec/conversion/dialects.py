@@ -37,12 +37,12 @@ def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
     convert() raises an error for a message if and only if its plan has a loss.
 
     Args:
-        message: Any.
+        message: The message that is to be converted.
         to: One of DIALECTS.
 
     Returns:
-        The losses, and the values whose kind changes without a loss; empty if nothing changes. If the dialect cannot represent
-        the message without a part, that part is a loss that no policy accepts.
+        The losses, and the values whose kind changes without a loss; empty if nothing changes.
+        No policy accepts a loss that makes the message impossible in the dialect.
 
     Raises:
         InvalidOptionError: the dialect is unknown.
@@ -135,8 +135,7 @@ def convert_all(messages: Iterable[Message], *, to: str, on_loss: OnLoss = "erro
 
     Raises:
         LimitError: the dialect cannot represent a part, and no given policy accepts the loss.
-        InvalidInputError: the dialect cannot represent a message at all, as for convert(), or the messages cannot be in one
-            document.
+        InvalidInputError: the dialect cannot represent a message, as for convert(), or the messages cannot be in one document.
     """
     return _dialect(to).write([fit_message(message, to=to, on_loss=on_loss) for message in messages])
 
@@ -146,7 +145,7 @@ def read_messages(data: BytesLike, *, dialect: str) -> Sequence[Message]:
 
     Args:
         data: The encoded messages; must not contain other bytes.
-        dialect: One of the DIALECTS that are bytes; limits of the dialect are not enforced.
+        dialect: A dialect in DIALECTS whose messages are bytes; limits of the dialect are not enforced.
 
     Raises:
         DecodeError: the bytes are invalid in the dialect.

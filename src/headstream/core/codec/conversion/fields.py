@@ -38,8 +38,7 @@ class Capabilities:
 
     Args:
         iggy_limits: Whether payloads and keys must be within Iggy's limits.
-        stored: The fields that the dialect has besides payload and headers: any of key, id, offset, timestamp, micros, state,
-            checksum.
+        stored: The dialect's fields besides payload and headers: any of key, id, offset, timestamp, micros, state, checksum.
         reserved: How the dialect reads reserved names. `first`: a first header hs.key or hs.null is the key or null payload.
             `any`: hs.key or hs.null is the key or null payload in any position. `carried`: a first header such as hs.id is the
             field of this name. `all`: every name with hs. is reserved, except hs.timestamp. None: no name is reserved.

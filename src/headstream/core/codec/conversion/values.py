@@ -16,7 +16,7 @@ from headstream.core.model.constructors import int16, int32, int64, raw, string
 from headstream.core.model.header_values import FOREIGN_KINDS, HeaderKind, HeaderValue
 
 FitValue: TypeAlias = Callable[[str, HeaderValue], tuple[HeaderValue, Finding | None]]
-"""Key and value -> the value in the dialect, and the finding if it changed."""
+"""Converts a key and value to the value in the dialect, and a finding if the value changes."""
 
 MAX_IGGY_VALUE_BYTES: Final = 255
 MAX_VALUE_BYTES: Final = 1 << 16

@@ -4,8 +4,9 @@
     connect         Kafka Connect's SimpleHeaderConverter (connect.py)    cloudevents    CloudEvents 1.0 (cloudevents.py)
     connect-json    Kafka Connect's JsonConverter (connect.py)            raw            bytes; only raw, null and hs.* keep kinds
 
-Every convention except raw is exact. A header whose kind or value the convention's products do not preserve is also listed in
-hs.kinds, which these products forward as an unknown header. A header that the convention cannot represent is rejected. A kind in
+Every convention except raw is exact. If the products of a convention do not preserve a header's kind or value, the header is also
+listed in hs.kinds, which these products forward as an unknown header. A header that the convention cannot represent is rejected.
+A kind in
 hs.kinds is used only if the value is valid for the kind, because another client may have changed the value.
 
 A record is read with a given convention, or with the convention that a product's mark indicates: spring_json_header_types, or

@@ -37,7 +37,7 @@ _WHOLE: Final = re.compile(rb"-?(?:0|[1-9][0-9]{0,38})")
 _FLOAT: Final = re.compile(rb"-?(?:inf|nan|[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]{1,3})?)")
 _FLOATS: Final = (HeaderKind.FLOAT32, HeaderKind.FLOAT64)
 _INEXACT: Final = frozenset({*_FLOATS, HeaderKind.CHAR})
-"""Kinds with values without a text form: NaNs with other bits, half of a surrogate pair."""
+"""Kinds of which some values have no text form: NaNs with unusual bits, half of a surrogate pair."""
 
 
 def encode_value(value: HeaderValue) -> bytes | None:

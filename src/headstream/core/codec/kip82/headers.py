@@ -52,7 +52,7 @@ _I32: Final = struct.Struct(">i")
 _WIDTHS: Final = tuple(KIND_WIDTHS.get(kind) for kind in KINDS)
 _FOREIGN: Final = 256
 _TYPE_BYTES: Final = 1
-"""The bytes that a value's length counts besides the value: its type code."""
+"""Size of the type code, which the length of a value includes."""
 _SURROGATES: Final = range(0xD800, 0xE000)
 
 

@@ -60,7 +60,7 @@ class Kip82Message:
     compression: int = 0
     by_log: bool = False
     received: bytes | None = field(default=None, init=False, repr=False, compare=False)
-    """The bytes it was decoded from; None in a copy with other fields."""
+    """The bytes from which the message was decoded; None in a copy with other fields."""
 
     def __post_init__(self) -> None:
         if self.magic not in _MIN_SIZE:
@@ -105,8 +105,7 @@ def _nullable(data: bytes | None) -> tuple[bytes, ...]:
 def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRICT) -> tuple[Kip82Message, int]:
     """Decode the message at a byte position, and return it with its end position.
 
-    Lengths and the checksum are checked immediately, and headers when they are read. `lenient` ignores unknown bits of
-    attributes.
+    Lengths and the checksum are checked now, headers when they are read. `lenient` ignores unknown bits of attributes.
     """
     reader = Reader(data, at)
     offset, size, crc, magic, attributes = reader.pull_struct(_HEAD, "the head of a message")

@@ -29,7 +29,7 @@ Decompress: TypeAlias = Callable[[bytes, int], bytes]
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _HEAD: Final = struct.Struct(">qi")
 _MAX_BYTES: Final = 64 << 20
-"""The maximum decompressed size of a wrapper: that of a poll's reply."""
+"""Maximum decompressed size of a wrapper: the maximum size of a poll's reply."""
 _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 
 
@@ -57,8 +57,8 @@ def decode_set(
 
     Args:
         data: The set; the bytes of a truncated last message are counted.
-        decompressors: Compression -> function, in place of gzip from the standard library, and snappy and lz4 from the packages
-            python-snappy and lz4.
+        decompressors: Compression -> function, in place of gzip from the standard library or of the packages python-snappy and
+            lz4.
         max_bytes: Maximum total decompressed size of all wrappers.
 
     Raises:
@@ -84,7 +84,7 @@ def decode_set(
 
 
 def wrap(messages: list[Kip82Message], compression: int = 1, layout: TypedHeaders = STRICT) -> Kip82Message:
-    """Compress messages with the same magic and ascending offsets with gzip, and return them in a wrapper."""
+    """Return a wrapper that contains messages, compressed with gzip; the messages must have one magic and ascending offsets."""
     if compression != 1:
         raise InvalidInputError(f"compression {compression} cannot be written", advice="Use 1 (gzip)")
     if not messages or len({message.magic for message in messages}) != 1 or any(message.compression for message in messages):

@@ -51,7 +51,7 @@ from headstream.core.wire.statuses import Status
 from headstream.errors import DecodeError, InvalidInputError
 
 LATER_GENERATION: Final = "a send of Iggy's later generation (servers from 0.5.0, SDK from 0.7.0), whose messages have no state"
-"""Error text for a send of the next generation."""
+"""Error message for a send of a newer version of Iggy."""
 
 _POLL_NUMBERS: Final = struct.Struct("<IBQIB")
 _POLLED_HEAD: Final = struct.Struct("<IQI")
@@ -190,7 +190,7 @@ class SendMessages(TopicCommand[AppendedBatch]):
     partitioning: Annotated[Partitioning, PartitioningShape()]
     messages: Rest
     is_from_zero: bool = False
-    """Whether the client counts partitions from 0, which decides the partition of a key."""
+    """Whether the client numbers partitions from 0, which determines the partition of a key."""
 
     @classmethod
     def decode(cls, payload: BytesLike) -> SendMessages:

@@ -58,7 +58,7 @@ class ConsumerShape(Shape):
 CONSUMER: Final = ConsumerShape()
 ConsumerId: TypeAlias = Annotated[ConsumerRef, CONSUMER, Json("id"), Default(ConsumerRef(ConsumerKind.CONSUMER, 1))]
 PartitionOrNone: TypeAlias = Annotated[U32, Json("partition_id"), Default(1)]
-"""A partition's number; 0 selects the topic's first one, or the next one of a group member."""
+"""A partition's number; 0 selects the first partition of the topic, or the next partition of a group member."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class GlobalPermissions(Record):
 
     @classmethod
     def all(cls) -> GlobalPermissions:
-        """Return every right."""
+        """Return permissions with every right."""
         return cls(*[True] * 10)
 
 

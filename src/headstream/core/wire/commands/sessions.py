@@ -39,7 +39,7 @@ class TrailingShape(Shape):
 
 
 Trailing: TypeAlias = Annotated[str | None, TrailingShape()]
-"""A text that can be missing at the end: the oldest clients do not send it."""
+"""A string at the end of a command, which the oldest clients do not send."""
 
 
 class OnlyJsonShape(Shape):

@@ -36,7 +36,7 @@ class Token(Record):
 
 @dataclass(frozen=True, slots=True)
 class RawToken(Record):
-    """The secret of a token, which is returned only when the token is created."""
+    """The secret of a new token; the server does not return it later."""
 
     token: Text8 = field(repr=False)
 

@@ -51,7 +51,7 @@ class Generation(enum.IntEnum):
 
 
 class ReplicationShape(Unsigned):
-    """A number of replicas; JSON can omit it, but must not contain 0."""
+    """A number of replicas, which JSON can omit; in JSON, 0 is invalid."""
 
     is_optional = True
 

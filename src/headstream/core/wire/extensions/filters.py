@@ -100,7 +100,7 @@ class CountedSegments(Record):
 
 @dataclass(frozen=True, slots=True)
 class CountSegments(TopicCommand[CountedSegments]):
-    """Return the counts of a topic's segments that a filter reads, and skips by their times and header summaries."""
+    """Return how much of a topic a filter reads, and how much it skips because of segments' times and header summaries."""
 
     code = Code.COUNT_SEGMENTS
     reply = one(CountedSegments)

@@ -1,7 +1,6 @@
 """Commands for leases: a message of a shared group is leased to one worker at a time; see core/model/leases.py.
 
-Repeating a step has no effect. The reply lists steps that were refused because their lease had ended; all other steps are
-recorded.
+Repeating a step has no effect. The reply lists the steps that were refused because their lease had ended.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ class LeaseMessages(GroupCommand[LeasedMessages]):
     """Lease messages to a shared member, from the first of the given partitions that has messages to lease.
 
     Args:
-        token: The lease's id, a random number that the worker chooses. A request that repeats a token returns the messages leased
-            with this token.
+        token: The lease's id, a random number that the worker chooses. Repeating a request returns the messages leased with its
+            token.
         lease_us: Duration of the lease, microseconds.
         starts: Partition -> the offset where the group begins if it has no committed offset; the first message if not specified.
         order: `key` if later messages of a key wait for earlier messages, otherwise `skip`.

@@ -31,7 +31,7 @@ from headstream.core.wire.shapes import TEXT8, U32, U64, Default, Flag, Json, Op
 from headstream.core.wire.statuses import Status
 
 PAGE_STATES: Final = 1000
-"""The largest page of states: with the longest reasons 1.3 MB."""
+"""Maximum number of states per page: 1.3 MB with the longest reasons."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
     options   (2 u8 | key_length u32 | key | kind u8 | value_length u32 | value)*
 
-Sizes and times can be strings such as `10 GB`, `7 days`, `unlimited` or `server_default`. In JSON, options are an object whose
-values are strings.
+Sizes and times can be strings such as `10 GB`, `7 days`, `unlimited` or `server_default`. In JSON, options are an object of
+strings.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Option(NamedTuple):
 
 _UNUSED: Final = "Accepted without effect"
 NO_OPTIONS: Final[dict[str, Option]] = {}
-"""Streams and users have none."""
+"""Streams and users have no options."""
 UPDATABLE_OPTIONS: Final[dict[str, Option]] = {
     "message_expiry": Option(_expiry, HeaderKind.UINT64, "Age of deleted messages, microseconds, or a string such as `7 days`"),
     "max_topic_size": Option(_size, HeaderKind.UINT64, "Size at which old messages are deleted, bytes, or as `10 GB`"),

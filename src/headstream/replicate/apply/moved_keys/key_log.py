@@ -2,8 +2,7 @@
 
 A row whose key changed can have columns from changes of two keys, depending on the order of all changes of both keys. So the
 changes of such keys are logged, with the state of the keys when a key update first connected them. When another change arrives,
-the log is replayed (row_merge.replay()), so the result does not depend on the order of arrival. Most tables have few connected
-keys.
+the log is replayed (row_merge.replay()), so the order of arrival does not matter. Most tables have few connected keys.
 
 On disk the log is a Delta table next to the tombstones (`_keys`). Its rows hold changes as Arrow IPC bytes, so new columns and
 types of the table require no rewrite:
@@ -103,8 +102,7 @@ class KeyLog(UnitMemory):
         return (None, []) if self._rows is None else (self._rows, numbers)
 
     def add(self, rows: pa.Table) -> None:
-        """Log changes (in the layout above) durably, except changes that are already logged. Call add() before the changes are
-        merged."""
+        """Log changes (in the layout above) that are not yet logged, durably. Call add() before the changes are merged."""
         known = {_identity(self._events[number]) for key in self._touched(rows) for number in self._by_key.get(key, [])}
         fresh = []
         for number, identity in enumerate(self._identities(rows)):
@@ -124,7 +122,7 @@ class KeyLog(UnitMemory):
             self._hold([rows])
 
     def replace(self, rows: pa.Table | None) -> None:
-        """Replace the logged changes by rows in the layout above, or remove them."""
+        """Replace the logged changes by rows in the layout above; None removes all."""
         self._forget_all()
         if rows is not None and rows.num_rows:
             self._hold([rows])
@@ -135,7 +133,7 @@ class KeyLog(UnitMemory):
         self._undecided = None
 
     def excess(self) -> str | None:
-        """Return the sequence up to which to fold logged changes; None if there are few."""
+        """Return the sequence up to which to fold logged changes; None if the log is short."""
         if len(self._events) <= self._most:
             return None
         return sorted(event.sequence for event in self._events)[len(self._events) // 2 - 1]
@@ -188,7 +186,7 @@ class KeyLog(UnitMemory):
             self.replace(self._rows.cast(schema))
 
     def leave_out(self, names: Sequence[str]) -> None:
-        """Record that no logged change carries some columns, which a schema older than the changes adds."""
+        """Record that no logged change carries the given columns, because a schema older than the changes adds them."""
         rows = self._rows
         if rows is None or not names:
             return
@@ -252,7 +250,7 @@ class KeyLog(UnitMemory):
                 self._by_key.setdefault(event.before, []).append(number)
 
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return which rows can have a logged key: each value in the row's key occurs in a logged key."""
+        """Return the rows that may have a logged key, because every value in the row's key occurs in a logged key."""
         found = pa.chunked_array([pa.repeat(bool(self), rows.num_rows)])
         if self._rows is None:
             return found

@@ -8,8 +8,7 @@ from headstream.replicate.columns.row_merge import KNOWN_STATE, Key, KeyEvent, K
 
 
 def end_logged(log: KeyLog, keys: list[str], bound: str) -> None:
-    """Log that a full load has removed the rows of logged keys below `bound`. Earlier changes stay, for rows that arrive
-    later."""
+    """Log that a full load has removed logged keys' rows below `bound`. Earlier changes stay, for rows that arrive late."""
     ended: list[KeyEvent] = []
     left = set(log.keys())
     while left:
@@ -26,8 +25,7 @@ def fold_log(log: KeyLog, keys: list[str], until: str, *, vanished: bool = False
     """Fold logged changes up to a sequence into one row per key and its deletion.
 
     Keys without newer changes are removed from the log, since the table has their rows and the tombstones have their deletions. A
-    transaction with a newer change is kept completely, because the other key updates of its transaction determine which row a key
-    update moves.
+    transaction with a newer change is kept completely, because its other key updates determine which row a key update moves.
 
     Args:
         vanished: Whether the results of changes up to `until` no longer exist, because an ended full load has deleted them.

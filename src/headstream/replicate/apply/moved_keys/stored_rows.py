@@ -47,15 +47,13 @@ class StoredRow:
         return not self.deleted, self.sequence, write_versions(self.row, self.sequence, self.floor)
 
     def deletions(self, key: Key, ended: Iterable[str]) -> list[KeyEvent]:
-        """Return the known deletions of the row as events; `ended` has the positions below which full loads have replaced
-        rows."""
+        """Return the known deletions of the row as events; `ended`: positions below which full loads have replaced rows."""
         places = [self.sequence if self.deleted else "", self.floor]
         places += [end for end in ended if self.upsert < end < self.sequence] if self.deleted else []
         return [KeyEvent("delete", key, place, number=KNOWN_STATE) for place in places if place]
 
     def upserts(self, key: Key, names: frozenset[str]) -> list[KeyEvent]:
-        """Return the events that wrote the row's columns, one per position, since a key update between them moves only older
-        columns."""
+        """Return the events that wrote the row's columns, one per position, since a key update moves only older columns."""
         if not self.upsert:
             return []
         if not self.row.groups:
@@ -84,7 +82,7 @@ def joined(facts: Collection[KeyEvent], known: StoredRow | None, tombstoned: str
 
 
 def without_ended(known: StoredRow, bound: str, *, soft: bool) -> KeyState | None:
-    """Return a row without the columns that are older than an ended full load without the row; None if no row remains.
+    """Return a row without columns older than an ended full load that did not contain the row; None if nothing remains.
 
     Args:
         soft: Whether changes below `bound` are still merged; the row then records the bound.

@@ -81,7 +81,7 @@ class JoinedChanges(_ExecutorRows[KeyedTask]):
         return pa.concat_tables(found) if found else None
 
     def rows(self, own: pa.Table | None) -> DataFrame:
-        """Return the rows of the merge's source, with rows of KeyedTask.row_types from the driver."""
+        """Return the rows of the merge's source, including the driver's rows `own` (KeyedTask.row_types)."""
         frame = self._frame()
         return frame if own is None else frame.unionByName(frame.sparkSession.createDataFrame(own))
 

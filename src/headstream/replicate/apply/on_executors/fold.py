@@ -166,8 +166,7 @@ def complete_columns(rows: pa.Table, columns: Sequence[str], types: Mapping[str,
 
 
 def divide_by_tombstones(changes: pa.Table, keys: list[str], tombstones: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Divide changes, one per key, into changes to apply and upserts that are older than their key's tombstone
-    (`_hs_deletion`)."""
+    """Divide changes, one per key: changes to apply, and upserts older than their key's tombstone (`_hs_deletion`)."""
     nothing = changes.slice(0, 0)
     if not tombstones.num_rows:
         return changes, nothing

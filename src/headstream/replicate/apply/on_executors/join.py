@@ -49,8 +49,7 @@ class JoinTask(KeyedTask):
         return {name: self.columns[name] for name in dict.fromkeys([*self.keys, *self.fold.columns, *bookkeeping])}
 
     def join(self, changes: pa.Table, stored: pa.Table | None) -> Joined:
-        """Return the join of one bucket. `changes` are in log order; `stored` are the bucket's rows from split_stored(), or
-        None."""
+        """Return the join of one bucket: `changes` in log order, and the `stored` rows from split_stored(), or None."""
         count = changes.num_rows
         if self.fold.left_out is not None:
             changes = leave_out(changes, CHANGE_COORDINATES, self.fold.left_out)
@@ -146,7 +145,7 @@ class _KnownTombstones:
         return schema.empty_table() if self._rows is None else self._rows.select(schema.names).cast(schema)
 
     def find(self, rows: pa.Table) -> pa.Table:
-        """Return the keys of the rows, except the lowest."""
+        """Return the tombstones of the rows' keys that are above the lowest row."""
         found = self.rows(rows.schema)
         lowest = pc.min(rows["_hs_sequence"]).as_py()
         if lowest is None:

@@ -60,7 +60,7 @@ class KeyedTask(ABC):
     """Joins one table's changes of one structure to its rows; serializable for executors.
 
     Args:
-        ended: From Loads.ends: for type 1 the strings below which loads have replaced rows, for type 2 the positions.
+        ended: The strings (type 1) or positions (type 2) below which loads have replaced rows; see Loads.ends.
         driver_keys: The keys that key updates connect, as key columns in the table's types, or None.
     """
 
@@ -97,8 +97,7 @@ class KeyedTask(ABC):
 
     @abstractmethod
     def join(self, changes: pa.Table, stored: pa.Table | None) -> Joined:
-        """Return the join of one bucket. `changes` are in log order; `stored` are the bucket's rows from split_stored(), or
-        None."""
+        """Return the join of one bucket: `changes` in log order, and the `stored` rows from split_stored(), or None."""
 
     def keys_of(self, changes: pa.Table) -> pa.Table:
         """Return the keys of decoded changes, in the table's types."""

@@ -7,7 +7,7 @@
     changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: reports, changes left to the driver
 
 Spark recomputes a lost part from the source; since the offsets of a micro-batch are planned, its messages are the same. Changes
-are Arrow IPC bytes until the rows of the merge; Spark knows only their bucket and their position in the log.
+stay Arrow IPC bytes until they become rows of the merge; Spark knows only their bucket and position in the log.
 """
 
 from __future__ import annotations
@@ -192,8 +192,7 @@ class SparkChanges:
         return join_key_statistics(pickle.loads(content.as_buffer()) for content in found)
 
     def join(self, task: KeyedTask, stored: DataFrame | None) -> JoinedChanges:
-        """Join changes on executors to the stored rows (KeyedTask.stored_types) in the range of their keys; None: there are no
-        rows."""
+        """Join changes on executors to the stored rows (KeyedTask.stored_types) in the range of their keys; None: no rows."""
         count = self.batch.count_buckets(self.num_rows, self.statistics.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 

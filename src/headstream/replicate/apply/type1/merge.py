@@ -61,16 +61,14 @@ class Scd1Table(RememberedTable):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether no row has columns of several changes, so merging a complete image needs only the sequence of the stored
-        row."""
+        """Whether no row has columns of several changes; a complete image then needs only the stored row's sequence."""
         return not (self._soft or self._versioned or self.tracks or self._log)
 
     def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:
         """Create the table, or extend its columns to fit a schema.
 
         Args:
-            older: Whether the table has already followed a newer schema; its rows then do not carry the columns that this schema
-                adds.
+            older: Whether the table has already followed a newer schema, so its rows do not carry columns that this schema adds.
         """
         if not self.engine.columns:
             own_key = {CHANGE_KEY: "STRING"} if self.keys == [CHANGE_KEY] else {}
@@ -108,7 +106,7 @@ class Scd1Table(RememberedTable):
 
         Args:
             version: Number of the unit; must increase.
-            ended: From Loads.ends: the strings below which loads have replaced rows.
+            ended: The strings below which loads have replaced rows; see Loads.ends.
         """
         applied = self.engine.last_applied(app_id)
         if applied is not None and applied >= version:
@@ -277,8 +275,8 @@ class Scd1Table(RememberedTable):
         other columns become null.
 
         Args:
-            bound: Position of the load's end. Tombstones and logged changes up to `bound` are removed; with soft deletions,
-                forget_ended() removes the changes.
+            bound: Position up to which tombstones and logged changes are removed; with soft deletions, forget_ended() removes
+                changes.
         """
         if not self.engine.columns:
             return RowCounts()

@@ -189,8 +189,7 @@ class Resolver:
         contain these rows and later changes have written only some of the columns.
 
         Args:
-            bound: The position below which the load replaces rows. The log must have no changes below `bound`, or a deletion
-                after such changes.
+            bound: The position below which the load replaces rows; logged changes below `bound` must be followed by a deletion.
             columns: The table's columns from its source.
         """
         logged, places = self._log.select(self._log.keys())

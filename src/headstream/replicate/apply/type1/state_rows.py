@@ -24,8 +24,7 @@ def shifted(events: Iterable[KeyEvent], offset: int) -> list[KeyEvent]:
 def taken(
     states: Sequence[tuple[Key, KeyState]], values: pa.Table, keys: list[str], types: Mapping[str, pa.DataType]
 ) -> tuple[pa.Table, Callable[[str], Any]]:
-    """Return rows with the values of merged states, and a function that returns, for a column, the source row in `values` of each
-    row."""
+    """Return rows with the values of merged states, and a function: column -> the source row in `values` of each row."""
     base = np.array([state.row.base.source for _, state in states], np.int64)
     groups: dict[frozenset[str], list[tuple[int, int]]] = {}
     for place, (_, state) in enumerate(states):
@@ -54,7 +53,7 @@ def taken(
 
 
 def leave_out_same(rows: pa.Table, places: Sequence[int], before: pa.Table) -> pa.Table:
-    """Return rows without those at `places` that equal the stored rows `before` in the columns of `before`."""
+    """Return rows without the rows at `places` that equal the stored rows `before` in the columns of `before`."""
     same = np.ones(len(places), np.bool_)
     asked = rows.select(before.schema.names).take(pa.array(places, pa.int64()))
     for name in before.schema.names:  # as values: a stored NaN equals a new one

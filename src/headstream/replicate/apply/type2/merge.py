@@ -45,7 +45,7 @@ BOOKKEEPING: Final = ["_hs_valid_from", "_hs_versions"]
 
 
 def closings(ends: Sequence[tuple[str, str]]) -> tuple[Mapping[str, str], str]:
-    """Return SQL that closes the versions from before loads that neither a change nor a row of the load has closed.
+    """Return SQL that closes versions older than a load that neither a later change nor a row of the load has closed.
 
     Returns an expression per changed column, and the condition for the rows to change.
     """
@@ -117,8 +117,7 @@ class Scd2Table(RememberedTable):
         """Create the table, or extend its columns to fit a schema.
 
         Args:
-            older: Whether the table has already followed a newer schema; its rows then do not carry the columns that this schema
-                adds.
+            older: Whether the table has already followed a newer schema, so its rows do not carry columns that this schema adds.
         """
         if not self.engine.columns:
             # Open versions in files of their own: appends do not read the closed ones.
@@ -218,8 +217,7 @@ class Scd2Table(RememberedTable):
             place_departures(known, dict(zip(self.keys, key, strict=True)), crossings(self._log, key), self._ends)
 
     def forget(self, until: str, *, vanished: bool = False) -> None:
-        """Remove key updates up to the sequence `until` from the log; `vanished` is ignored, since a history keeps its
-        versions."""
+        """Remove key updates up to the sequence `until` from the log; `vanished` is ignored: a history keeps its versions."""
         rows, _ = self._log.select(())
         border = self._log.border(until)
         if rows is not None:

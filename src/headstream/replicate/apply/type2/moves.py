@@ -73,8 +73,7 @@ def _crosses(moves: Iterable[KeyEvent], key: Key) -> bool:
 def place_departures(
     known: dict[str, SequenceEvent], values: Mapping[str, Any], units: Iterable[list[KeyEvent]], ends: Sequence[str]
 ) -> None:
-    """Move the departures of a key to the sequences at which they take effect; changes `known`, the events by sequence, in
-    place."""
+    """Move a key's departures to the sequences at which they take effect; modifies `known`, the events by sequence."""
     key = tuple(values.values())
     for moves in sorted(units, key=lambda moves: moves[0].sequence):
         departures = {move.sequence for move in moves if move.before == key}

@@ -48,7 +48,7 @@ class SequenceEvent:
 
 @dataclass(slots=True)
 class Version:
-    """The row between two changes.
+    """A version of a row: its state between two changes.
 
     Args:
         valid_from: Sequence of the change that opened the version.

@@ -96,7 +96,7 @@ def divide(stored: pa.Table, events: pa.Table, keys: list[str], *, soft: bool, e
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Stored versions and changes, sorted by key and sequence; at one sequence deletions come first, then stored versions."""
+    """Stored versions and changes, sorted by key and sequence; at one sequence, deletions precede stored versions."""
 
     group: _Ints  # one number per key
     rank: _Ints  # of the sequence, among all sequences here
@@ -203,7 +203,7 @@ def _replayed_groups(rows: _Rows, *, soft: bool, ends: Sequence[str]) -> _Bools:
 
 
 def _loaded_again(rows: _Rows) -> _Bools:
-    """Return which rows of a load directly follow a row of the same load, which may be the same row."""
+    """Return which rows of a load directly follow a row of the same load, and so may be the same row."""
     again = np.zeros(rows.count, np.bool_)
     if not pc.any(pc.match_substring(rows.sequences, LOAD_MARK)).as_py():
         return again

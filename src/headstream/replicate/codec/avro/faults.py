@@ -9,16 +9,16 @@ from headstream.replicate.codec.avro import codes as avro_codes
 from headstream.replicate.codec.avro.plan import NOTES, RowPlan
 
 _TEXTS: Final = {
-    avro_codes.LONG_VARINT: "{place} is a number of more than 64 bits",
+    avro_codes.LONG_VARINT: "{place} must have at most 64 bits",
     avro_codes.BRANCH: "{place} is branch {need} of a union of {have}",
     avro_codes.RANGE: "{place} is {need}, out of range for {kind}",
     avro_codes.LENGTH: "{place} has the negative length {need}",
     avro_codes.NOT_UTF8: "{place} is not UTF-8",
-    avro_codes.NOT_BOOLEAN: "{place} is a boolean of {need}",
-    avro_codes.DECIMAL_SIZE: "{place} is a decimal of {need} bytes, not of 1 to 16",
-    avro_codes.DECIMAL_DIGITS: "{place} is a decimal of more than {precision} digits",
+    avro_codes.NOT_BOOLEAN: "{place} must be a boolean (0 or 1), not {need}",
+    avro_codes.DECIMAL_SIZE: "{place} must be a decimal of 1 to 16 bytes, not {need}",
+    avro_codes.DECIMAL_DIGITS: "{place} must be a decimal of at most {precision} digits",
     avro_codes.ENDLESS: "{place} has more values than its bytes can hold",
-    avro_codes.LEFT_OVER: "{have} bytes are left over after the row",
+    avro_codes.LEFT_OVER: "{have} unexpected bytes after the row",
 }
 
 

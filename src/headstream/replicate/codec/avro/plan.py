@@ -84,7 +84,7 @@ class ColumnPlan:
     def storage(self) -> str:
         """The layout of the column's buffers, in Arrow's terms.
 
-        `int32` (also for the symbol's index of an enum), `int64`, `float`, `double`, `bool` (one byte per value, 0 or 1),
+        `int32` (also for an enum, as the symbol's index), `int64`, `float`, `double`, `bool` (one byte per value, 0 or 1),
         `decimal128`, `utf8` or `binary` (also for a fixed, and for a decimal of more than 38 digits).
         """
         if self.logical_type == "decimal" and self.precision <= TABLE_PRECISION:

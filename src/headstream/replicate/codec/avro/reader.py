@@ -52,7 +52,7 @@ class AvroReader:
             byte = self.data[self.at]
             self.at += 1
             if shift == 63 and byte > 1:
-                raise DecodeError(f"{subject} is a number of more than 64 bits", start)
+                raise DecodeError(f"{subject} must have at most 64 bits", start)
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return (value >> 1) ^ -(value & 1)

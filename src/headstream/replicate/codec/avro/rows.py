@@ -9,7 +9,8 @@ their positions recorded. Then the strings are copied, column by column. The mem
     scratch   start position of each string in the data, uint32
     texts     the strings of each column, back to back
 
-`fixed` and `scratch` have space for the rows that are at least as long as the schema's smallest row, `texts` for the strings.
+`fixed` and `scratch` have space for rows that are at least as long as the schema's smallest row; `texts` has space for the
+strings.
 """
 
 from __future__ import annotations

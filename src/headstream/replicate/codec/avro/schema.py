@@ -66,9 +66,8 @@ class AvroType:
 
 @functools.lru_cache(maxsize=CACHED_SCHEMAS)
 def parse_schema(text: str) -> AvroType:
-    """Read the JSON text of an Avro schema.
+    """Parse the JSON text of an Avro schema; calls with equal strings return the same object.
 
-    Calls with equal strings return the same object.
     Raises:
         SchemaError: the text is not JSON or not a schema, a reference cannot be resolved or refers to itself, or the schema is
             too deep (MAX_DEPTH) or too large (MAX_TYPES).

@@ -150,20 +150,14 @@ def infer_fields(kind: pa.StructType) -> tuple[ConnectField, ...]:
     Args:
         kind: The type that Arrow has inferred for the rows.
     """
-    fields = []
-    for member in kind:
-        if not pa.types.is_null(member.type):
-            fields.append(_inferred(member.name, member.type))
-    return tuple(fields)
+    return tuple(_inferred(member.name, member.type) for member in kind if not pa.types.is_null(member.type))
 
 
 def _inferred(name: str, kind: pa.DataType) -> ConnectField:
-    if pa.types.is_boolean(kind):
-        return ConnectField(name, "boolean")
-    if pa.types.is_integer(kind):
-        return ConnectField(name, "int64")
-    if pa.types.is_floating(kind):
-        return ConnectField(name, "double")
+    types = {"boolean": pa.types.is_boolean, "int64": pa.types.is_integer, "double": pa.types.is_floating}
+    for plain, is_type in types.items():
+        if is_type(kind):
+            return ConnectField(name, plain)
     if pa.types.is_list(kind):
         return ConnectField(name, "array", inner=(_inferred("item", kind.value_type),))
     if pa.types.is_struct(kind):
@@ -197,8 +191,7 @@ class Placeholders:
         """
         if pa.types.is_binary(values.type):
             found = pc.is_in(values, value_set=self.contents)
-            return found.to_numpy(zero_copy_only=False) if pc.any(found).as_py() else None
-        if pa.types.is_string(values.type):
+        elif pa.types.is_string(values.type):
             found = pc.is_in(values, value_set=self.texts)
         elif pa.types.is_list(values.type):
             short = pc.fill_null(pc.less_equal(pc.list_value_length(values), len(self._lists[-1])), False)

@@ -91,9 +91,9 @@ def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, settin
 
     Args:
         payloads: The messages' values, without nulls.
-        rows: Their rows in the raw batch.
+        rows: The messages' rows in the raw batch.
         known: Returns the columns of messages without a schema.
-        settings: The parts of their form that depend on the connector's configuration.
+        settings: Settings for the parts of messages that depend on the connector's configuration.
     """
     left = np.arange(len(rows))
     payloads = _in_one_form(payloads)
@@ -297,10 +297,9 @@ def _read_bare(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, setting
         yield _read_schema(Shape(None, _OTHERS), payloads.take(pa.array(rest)), rows[rest])
     if changes.any():
         lines, rows = payloads.filter(pa.array(changes)), rows[changes]
-        for member in _infer(lines, known):
-            some = lines.filter(pa.array(member.rows))
-            shape = Shape(member.fields, _envelope(member.fields, settings))
-            yield replace(_read_schema(shape, some, rows[member.rows]), is_inferred=True)
+        for fields, chosen in _infer(lines, known):
+            some = lines.filter(pa.array(chosen))
+            yield replace(_read_schema(Shape(fields, _envelope(fields, settings)), some, rows[chosen]), is_inferred=True)
 
 
 def _is_bare_row(text: bytes) -> bool:
@@ -312,14 +311,8 @@ def _is_bare_row(text: bytes) -> bool:
     return isinstance(document, dict) and not _is_other(document)
 
 
-@dataclass(frozen=True, slots=True)
-class _Inferred:
-    rows: npt.NDArray[np.bool_]
-    fields: tuple[ConnectField, ...]
-
-
-def _infer(lines: pa.BinaryArray, known: Known) -> list[_Inferred]:
-    """Return the columns of messages without a schema, per table in `source`."""
+def _infer(lines: pa.BinaryArray, known: Known) -> Iterator[tuple[tuple[ConnectField, ...], npt.NDArray[np.bool_]]]:
+    """Yield the columns of messages without a schema, per table in `source`, and which messages are of that table."""
     rows: dict[tuple[str, str], list[int]] = {}
     members: dict[tuple[str, str], dict[str, ConnectField]] = {}
     for row, text in enumerate(lines.to_pylist()):
@@ -334,12 +327,10 @@ def _infer(lines: pa.BinaryArray, known: Known) -> list[_Inferred]:
         except (ValueError, AttributeError, TypeError):
             table = ("", "")  # read alone, and rejected with the reason
         rows.setdefault(table, []).append(row)
-    found = []
     for table, places in rows.items():
         mask = np.zeros(len(lines), np.bool_)
         mask[places] = True
-        found.append(_Inferred(mask, tuple(members.get(table, {}).values())))
-    return found
+        yield tuple(members.get(table, {}).values()), mask
 
 
 def _add_columns(members: dict[str, ConnectField], row: dict[str, Any]) -> None:
@@ -373,7 +364,7 @@ def read_each(payloads: Sequence[bytes], rows: RowNumbers, shape: Shape, load: C
     """Return messages as columns, one by one, with faults for messages that do not fit.
 
     Args:
-        rows: Their rows in the raw batch.
+        rows: The messages' rows in the raw batch.
         load: Returns a message as values in JSON types.
     """
     faults: dict[int, str] = {}

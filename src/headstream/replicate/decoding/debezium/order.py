@@ -83,7 +83,7 @@ def change_sequences(
         total_order: The rows' numbers in their transactions; null if there is no transaction metadata.
         has_key: Whether the table has a key, so the changes of a row have different positions.
         is_read: The rows that an incremental snapshot has read. Such a row can have the position of a newer change that Debezium
-            sends later (`read.only`), so one is subtracted from its byte position, where no change can be.
+            sends later (`read.only`), so its byte position is reduced by one, where no change can be.
         fields: The setting `sequence`, which takes precedence over the connector's order.
     """
     found = _Positions(source, len(total_order))
@@ -128,10 +128,7 @@ def _add_lsn(found: _Positions, name: str) -> None:
 
 def _join(found: _Positions) -> pa.Array:
     count = len(found.valid)
-    digits = np.full((count, _WIDTH), ord("0"), np.uint8)
-    at = 0
-    for part in found.parts:
-        digits[:, at : at + part.shape[1]] = part
-        at += part.shape[1]
+    zeros = np.full((count, _WIDTH), ord("0"), np.uint8)
+    digits = np.concatenate([*found.parts, zeros], axis=1)[:, :_WIDTH]
     offsets = np.arange(count + 1, dtype=np.int32) * _WIDTH
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(digits.tobytes())])

@@ -107,7 +107,7 @@ class _Part:
         return found
 
     def where(self, mask: npt.NDArray[np.bool_]) -> _Part:
-        """Return the messages in `mask`."""
+        """Return the messages that `mask` selects."""
         chosen = pa.array(mask)
         return replace(self, rows=self.rows[mask], table=self.table.filter(chosen).combine_chunks())
 
@@ -265,7 +265,7 @@ class _Decoding:
         """Return the columns of a key, or the id of its schema if the schema is missing.
 
         Raises:
-            SchemaError: the key cannot be read, and the settings do not specify one, so the table would have no key.
+            SchemaError: the key cannot be read, and the settings do not specify a key, so the table would have no key.
         """
         rules = self.options.rules
         if not key:
@@ -530,26 +530,19 @@ class _Values:
         return pc.if_else(pa.array(marks), pa.scalar(None, values.type), values)
 
     def _converted(self, name: str, one: ConnectField, values: pa.Array) -> pa.Array:
-        try:
-            converted, bad = column_values(one, values)
-        except (ValueError, ArithmeticError, pa.ArrowException) as error:
-            converted, bad = _one_by_one(one, values, error)
+        converted, bad = _convert(one, values)
         for row, why in bad.items():
             self.faults.setdefault(int(self.part.rows[row]), f"column {name!r}: {why}")
         return converted
 
 
-def _one_by_one(one: ConnectField, values: pa.Array, error: Exception) -> tuple[pa.Array, dict[int, str]]:
-    """Convert values one by one; return reasons for values that cannot be converted."""
-    if len(values) < 2:
-        nothing = column_values(one, pa.nulls(1, values.type))[0]
-        return nothing, dict.fromkeys(range(len(values)), str(error).splitlines()[0])
-    middle, bad, parts = len(values) // 2, dict[int, str](), []
-    for at, half in ((0, values[:middle]), (middle, values[middle:])):
-        try:
-            converted, wrong = column_values(one, half)
-        except (ValueError, ArithmeticError, pa.ArrowException) as reason:
-            converted, wrong = _one_by_one(one, half, reason)
-        parts.append(converted)
-        bad |= {at + row: why for row, why in wrong.items()}
-    return pa.concat_arrays(parts), bad
+def _convert(one: ConnectField, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
+    """Convert values, in halves if that fails; return reasons for values that cannot be converted."""
+    try:
+        return column_values(one, values)
+    except (ValueError, ArithmeticError, pa.ArrowException) as error:
+        if len(values) < 2:
+            return column_values(one, pa.nulls(1, values.type))[0], {0: str(error).splitlines()[0]}
+    middle = len(values) // 2
+    (first, bad), (second, worse) = (_convert(one, half) for half in (values[:middle], values[middle:]))
+    return pa.concat_arrays([first, second]), bad | {middle + row: why for row, why in worse.items()}

@@ -1,1 +1,1 @@
-"""The console: a page for browsers, served beside the routes that it calls. Its sources are in console/."""
+"""The console: a page for browsers, served together with the routes that it calls. The page's sources are in console/."""

@@ -1,7 +1,6 @@
-"""ClientCommands: the commands that the console sends, answered by a client of any log: a directory, or a Kafka cluster.
+"""ClientCommands: answers the console's commands with a client of any log: a directory or a Kafka cluster.
 
-A server answers all commands itself (Caller.call); this is for logs without a server. Unsupported operations of a log raise
-UnsupportedError.
+Used for logs without a server; a server answers all commands itself (Caller.call). Unsupported operations raise UnsupportedError.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _AUTHOR: Final = "console"
 
 
 class ClientCommands:
-    """Answers commands; any thread. The owner of the transport closes it."""
+    """Answers commands; thread-safe. The caller closes the transport."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -70,7 +69,7 @@ class ClientCommands:
         }
 
     def answer(self, command: Command[Any]) -> Any:
-        """Return the reply to a validated command; UnsupportedError if only a server can do it."""
+        """Return the reply to a validated command; UnsupportedError if the command requires a server."""
         handler = self._handlers.get(type(command))
         if handler is None:
             name = command.entry().name

@@ -1,4 +1,4 @@
-"""Console: serves the console's page over HTTP: its files, and a login that scripts cannot read."""
+"""Console: serves the files of the console over HTTP, with a login token that scripts cannot read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOGINS: Final = (Code.LOGIN, Code.LOGIN_WITH_TOKEN)
 
 
 class Console:
-    """Serves the console beside the routes of a server; if it is not served, every method does nothing."""
+    """Serves the console together with the routes of a server; if the console is disabled, all methods do nothing."""
 
     def __init__(self, tokens: AccessTokens, *, is_served: bool) -> None:
         self._tokens = tokens
@@ -25,20 +25,20 @@ class Console:
         self._cookie: ConsoleCookie | None = None
 
     def bind(self, port: int, *, is_secure: bool) -> None:
-        """Take the port that the server listens on, and whether it uses TLS."""
+        """Set the port on which the server listens, and whether the server uses TLS."""
         if self._files is not None:
             self._cookie = ConsoleCookie(port, is_secure=is_secure)
 
     def find(self, method: str, path: str, accepted: str) -> Reply | None:
-        """Return a file of the console, or None; see ConsoleFiles.find()."""
+        """Return a reply with a file of the console, or None; see ConsoleFiles.find()."""
         return None if self._files is None else self._files.find(method, path, accepted)
 
     def read_token(self, headers: Mapping[str, str]) -> str | None:
-        """Return the access token in the cookie of one of the console's own requests, or None."""
+        """Return the access token in the cookie of a request from the console, or None."""
         return None if self._cookie is None else self._cookie.read(headers)
 
     def with_cookie(self, headers: Mapping[str, str], code: Code, reply: Reply) -> Reply:
-        """Return the reply to a command: after a login of the console the cookie has the token, after a logout none."""
+        """Return a command's reply; set the cookie after a login of the console, remove the cookie after a logout."""
         cookie = self._cookie
         if cookie is None or not cookie.is_from_console(headers) or reply.http_status >= 300:
             return reply
@@ -47,7 +47,7 @@ class Console:
         return reply._replace(headers={**reply.headers, **cookie.remove()}) if code == Code.LOGOUT else reply
 
     def renewed(self, headers: Mapping[str, str], path: str, claims: Claims, reply: Reply) -> Reply:
-        """Return the reply to GET /console/session; after half of the token's validity, with a new token."""
+        """Return the reply to GET /console/session, with a new token after half of the token's lifetime."""
         cookie = self._cookie
         if path != _SESSION_PATH or cookie is None or cookie.read(headers) is None or reply.http_status != 200:
             return reply

@@ -1,11 +1,11 @@
-"""The console's login: the access token is in a cookie that scripts cannot read.
+"""The console's login: a cookie that scripts cannot read contains the access token.
 
-    login with the header  -> Set-Cookie: HttpOnly, SameSite=Strict; the body has no token
-    request with the header and the cookie -> the token
-    request without the header             -> no token, whatever cookies it carries
+    login with the header  -> Set-Cookie: HttpOnly, SameSite=Strict; the body contains no token request with the header and the
+    cookie -> the token
+    request without the header             -> no token, even if it has cookies
 
-A page of another origin cannot send the header unless CORS allows it to, and a browser states the origin of a request in
-`sec-fetch-site`. Cookies are shared by all ports of a host, so the name contains the port.
+A page of another origin cannot send the header unless CORS allows it, and browsers report cross-origin requests in
+`sec-fetch-site`. All ports of a host share cookies, so the cookie's name contains the port.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ConsoleCookie:
     """The cookie of one server.
 
     Args:
-        is_secure: Whether the cookie is sent over TLS only.
+        is_secure: Whether the cookie is sent only over TLS.
     """
 
     def __init__(self, port: int, *, is_secure: bool) -> None:
@@ -36,11 +36,11 @@ class ConsoleCookie:
 
     @staticmethod
     def is_from_console(headers: Mapping[str, str]) -> bool:
-        """Return whether a request is one of the console's own page."""
+        """Return whether a request comes from the console's page."""
         return CONSOLE_HEADER in headers and headers.get("sec-fetch-site", "") in _SAME_SITES
 
     def read(self, headers: Mapping[str, str]) -> str | None:
-        """Return the token of a request, or None; the headers have names in lower case."""
+        """Return the token of a request, or None; header names must be in lower case."""
         if not self.is_from_console(headers):
             return None
         try:
@@ -50,15 +50,15 @@ class ConsoleCookie:
         return None if found is None else found.value or None
 
     def issue(self, token: str, lifetime_s: int) -> dict[str, str]:
-        """Return the headers that store a token for its lifetime, seconds."""
+        """Return the headers that set a cookie with a token for `lifetime_s` seconds."""
         return {"Set-Cookie": f"{self._name}={token}; Max-Age={lifetime_s}; {self._attributes}", "Cache-Control": "no-store"}
 
     def remove(self) -> dict[str, str]:
-        """Return the headers that remove the token."""
+        """Return the headers that remove the cookie."""
         return {"Set-Cookie": f"{self._name}=; Max-Age=0; {self._attributes}"}
 
     def move_token(self, reply: Reply, lifetime_s: int) -> Reply:
-        """Return the reply to a login with the token in the cookie instead of the body; the lifetime is in seconds."""
+        """Return a login's reply with the token moved from the body to the cookie, for `lifetime_s` seconds."""
         document = decode_json(reply.body)
         token = document["access_token"].pop("token")
         return json_reply(document)._replace(headers=self.issue(token, lifetime_s))

@@ -1,7 +1,7 @@
-"""ConsoleFiles: the console's page, scripts and styles, with headers that allow nothing from elsewhere.
+"""ConsoleFiles: the console's files, with headers that forbid content from other origins.
 
 /console          -> /console/
-/console/         bundle/index.html, asked for again each time
+/console/         bundle/index.html, not cached by browsers
 /console/assets/  bundle/assets/*, whose names change with their content
 """
 
@@ -37,11 +37,11 @@ _SECURITY: Final = {
 
 
 class ConsoleFiles:
-    """Answers requests for the console's files from memory; any thread."""
+    """Answers requests for the console's files from memory; thread-safe."""
 
     @functools.cached_property
     def _files(self) -> dict[str, tuple[bytes, bytes]]:
-        """Path -> bytes, plain and gzipped."""
+        """Path -> content, plain and gzipped."""
         found = {}
         bundle = resources.files("headstream.server.http.console") / "bundle"
         for folder, prefix in ((bundle, ""), (bundle / "assets", "assets/")):
@@ -52,10 +52,9 @@ class ConsoleFiles:
         return found
 
     def find(self, method: str, path: str, accepted: str = "") -> Reply | None:
-        """Return a file, or None for other paths than the console's.
+        """Return a reply with a file; None if the path does not belong to the console.
 
         Args:
-            path: Percent-encoded, without the query.
             path: Percent-encoded, without the query.
         """
         if method != "GET" or not (path == CONSOLE_PATH or path.startswith(CONSOLE_PATH + "/")):

@@ -1,8 +1,8 @@
-"""LocalConsole: the console of any log, served by this process to this machine.
+"""LocalConsole: serves the console for any log from this process, only to this machine.
 
-GET /console/ and its files       for every user of this machine, since they show nothing about the log
+GET /console/ and its files       for every user of this machine; the files contain no data of the log
 POST .../login {"token": ...}     once, with the token in the printed address -> a cookie
-all other routes                  with the cookie: views, and commands by their routes
+all other routes                  with the cookie: views and commands
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _OWN: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN, Code.LOGOUT, Code.LI
 
 
 class LocalConsole:
-    """Serves the console; one event loop.
+    """Serves the console; used in one event loop.
 
     Args:
-        log: The log, without interceptors; its owner closes it.
-        place: The log, as shown in the console, without credentials.
-        user_id: The user at the log's server, by id or name; 0 without a server.
+        log: A client without interceptors, which the caller closes.
+        place: Name of the log for the console, without credentials.
+        user_id: The user of the log's server, by id or name; 0 if there is no server.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LocalConsole:
         self._requests: web.Server | None = None
 
     async def start(self, port: int = 0) -> str:
-        """Start serving on a port of 127.0.0.1 (0 means any free port), and return the address, which can be used once."""
+        """Start serving on a port of 127.0.0.1 (0: any free port); return the URL, with which a browser can log in once."""
         self._requests = web.Server(self._handle, access_log=None)  # disables it
         self._server = await asyncio.get_running_loop().create_server(self._requests, _HOST, port)
         bound = self._server.sockets[0].getsockname()[1]
@@ -137,7 +137,7 @@ class LocalConsole:
         return json_reply({**decode_json(reply.body), "place": self._place}) if path == _SESSION_PATH else reply
 
     async def _enter(self, request: web.BaseRequest) -> Reply:
-        """Answer a login: the token of the printed address is accepted once."""
+        """Answer a login; the token of the printed URL is accepted once."""
         assert self._cookie is not None
         document = decode_json(await read_body(request, _BODY_BYTES, _BODY_S, _hold))
         token = document.get("token") if isinstance(document, dict) else None
@@ -160,4 +160,4 @@ class LocalConsole:
 
 
 async def _hold(_: int) -> None:
-    """Reserve no memory: there is one client."""
+    """Reserve no memory, because there is only one client."""

@@ -1,13 +1,13 @@
 """Intake: reads small requests of many connections with one epoll, without asyncio transports; compiled.
 
     one epoll for all idle connections -> the event loop calls read_ready()
-        -> for each readable connection: bytes -> SmallRequests -> its response
-        -> all responses of the round together: waking several clients at once costs less
-        -> responses of the waits that the requests have ended
-        -> a spin of _SPIN_S for more, as long as that pays: sleeping and waking costs more than a small request
-    remaining bytes of a connection -> IntakeHandler.take(), which switches back to its transport if it needs more
+        -> for each readable connection: bytes -> SmallRequests -> response
+        -> all responses of the round together, because waking several clients at once costs less
+        -> responses of waits that the requests have ended
+        -> a spin of _SPIN_S for more requests if worthwhile: sleeping and waking costs more than a small request
+    remaining bytes of a connection -> IntakeHandler.take(), which switches back to the transport if more bytes are needed
 
-Without epoll (only Linux has it), and with TLS, transports read all connections.
+If epoll is not available (other systems than Linux) or TLS is used, transports read all connections.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ _SPIN_COST: Final = 16
 
 
 class IntakeHandler(Protocol):
-    """A connection as the intake uses it."""
+    """The interface of a connection for the intake."""
 
     def respond(self, response: memoryview) -> None:
-        """Write the part of a response that the socket did not accept."""
+        """Write the part of a response that the socket has not accepted."""
 
     def take(self, received: memoryview) -> None:
-        """Handle the remaining bytes, which are valid during the call; empty at the end of the stream."""
+        """Handle the remaining bytes, which are valid only during the call; empty at the end of the stream."""
 
 
 class IdleConnection:
-    """A connection between requests, whose unencrypted transport does not read; `short` answers its small requests."""
+    """A connection between requests, whose unencrypted transport does not read; `short` answers the small requests."""
 
     def __init__(self, connection: IntakeHandler, transport: asyncio.Transport, short: SmallRequests) -> None:
         self.connection = connection
@@ -78,7 +78,7 @@ class IdleConnection:
 
 
 class Intake:
-    """Reads all idle connections of a server; only in the event loop. They share the receive buffer `scratch`."""
+    """Reads all idle connections of a server, in the event loop. The connections share the receive buffer `scratch`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, scratch: bytearray, traffic: Traffic, wakeups: Wakeups) -> None:
         self._loop = loop
@@ -101,7 +101,7 @@ class Intake:
         self._epoll.register(idle.descriptor, select.EPOLLIN)
 
     def end(self, idle: IdleConnection) -> None:
-        """Stop reading a connection, before its transport reads or is closed; repeated calls are allowed."""
+        """Stop reading a connection before its transport reads or is closed; repeated calls have no effect."""
         if self._idle.get(idle.descriptor) is idle:
             del self._idle[idle.descriptor]
             with suppress(OSError):  # a broken transport has closed it, and epoll dropped it
@@ -135,7 +135,7 @@ class Intake:
         self._last_round_s = perf_counter()
 
     def _find(self, done: cython.Py_ssize_t) -> list[tuple[int, int]]:
-        """Return the readable descriptors; after the first descriptors, spin for more while there are credits."""
+        """Return the readable descriptors; spin for further descriptors while there are credits."""
         events: list[tuple[int, int]] = self._epoll.poll(0, _MAX_EVENTS)
         if events or not done or self._spin_credit <= 0 or self._is_single_core:
             return events
@@ -180,7 +180,7 @@ class Intake:
             self._fail(idle, error)
 
     def _fail(self, idle: IdleConnection, error: Exception) -> None:
-        """Abort only the connection that an internal error concerns."""
+        """Abort the connection in which an internal error occurred."""
         self._loop.call_exception_handler({"message": "internal error", "exception": error})
         self.end(idle)
         idle.transport.abort()

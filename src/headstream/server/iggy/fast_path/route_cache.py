@@ -1,4 +1,4 @@
-"""RouteCache: topics and partitions found for earlier requests, by the bytes that named them; compiled."""
+"""RouteCache: caches topics and partitions of earlier requests by the bytes that named them; compiled."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _MAX_ROUTES: Final = 1024
 
 
 class CachedRoute:
-    """The result of a lookup for requests that begin with the bytes `name`: the topic; for polls, also consumer and partition."""
+    """The result of a lookup for requests that start with the bytes `name`: the topic; for polls, also consumer and partition."""
 
     def __init__(self, name: bytes) -> None:
         self.name = memoryview(name)
 
 
 class SendRoute(CachedRoute):
-    """The partitions that sends to a topic are appended to; a route without a topic leaves sends to the general path."""
+    """The partitions for sends to a topic; with a route without a topic, sends take the general path."""
 
     def __init__(self, name: bytes, place: FoundTopic | None) -> None:
         super().__init__(name)
@@ -44,7 +44,7 @@ class SendRoute(CachedRoute):
 
 
 class PollRoute(CachedRoute):
-    """The partition that polls of a consumer read; a route without a topic leaves polls to the general path."""
+    """The partition for polls of a consumer; with a route without a topic, polls take the general path."""
 
     def __init__(self, name: bytes, place: FoundTopic | None, partition: int) -> None:
         super().__init__(name)
@@ -57,14 +57,14 @@ class PollRoute(CachedRoute):
 
 
 class RouteCache:
-    """The cached routes of one kind; consecutive requests mostly use the same route."""
+    """The cached routes of one kind; consecutive requests usually use the same route."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, CachedRoute] = {}
         self._last: CachedRoute | None = None
 
     def find(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> Any:
-        """Return the route that the bytes from `at` to `end` name, or None."""
+        """Return the route named by the bytes from `at` to `end`, or None."""
         last = self._last
         size: cython.longlong = end - at
         if last is not None and size == last.name.nbytes and c.equal(c.readable(view), at, c.readable(last.name), 0, size):
@@ -75,7 +75,7 @@ class RouteCache:
         return found
 
     def add(self, route: CachedRoute) -> CachedRoute:
-        """Cache a route, and return it."""
+        """Cache and return a route."""
         if len(self._known) >= _MAX_ROUTES:
             self._known.clear()
         self._known[bytes(route.name)] = route

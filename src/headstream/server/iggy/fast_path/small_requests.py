@@ -1,10 +1,10 @@
-"""SmallRequests: answers small sends and polls of one connection over cached routes; compiled.
+"""SmallRequests: answers small sends and polls of one connection with cached routes; compiled.
 
-    frame -> cached route of its topic -> PartitionEnd.append, or messages cached by ReadAhead -> response
+    frame -> cached route of the topic -> PartitionEnd.append, or messages cached by ReadAhead -> response
 
 Login, permission, topic and limits are checked when a route is cached. Routes are valid while the session's user, all users and
-the log's topics are the same objects, which is checked for each read, and for the topics again before each append.
-Other requests take the general path (broker/commands/requests.py): the fast path rejects nothing.
+the log's topics are the same objects. This is checked for each read, and for the topics again before each append. All other
+requests take the general path (broker/commands/requests.py); the fast path rejects no request.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _MAX_READ_BYTES: Final = 16 << 10
 
 
 class SmallRequests:
-    """Answers small requests of one connection; used in one thread."""
+    """Answers small requests of one connection; not thread-safe."""
 
     def __init__(self, server: Dispatcher, session: Session, traffic: Traffic) -> None:
         backing = server.broker.backing
@@ -101,7 +101,7 @@ class SmallRequests:
         self._polls = RouteCache()
 
     def answer(self, view: memoryview, size: cython.longlong) -> tuple[int, BytesLike]:
-        """Answer received requests in order, up to the first for the general path; return its position, and the responses."""
+        """Answer requests in order, up to the first request for the general path; return its position and the responses."""
         p: cython.p_const_uchar = c.readable(view)
         at: cython.longlong = 0
         end: cython.longlong
@@ -145,7 +145,7 @@ class SmallRequests:
         return None
 
     def _is_valid(self) -> bool:
-        """Return whether the cached routes are valid, after clearing them if users, rights or topics have changed."""
+        """Return whether the cached routes are valid; clear the routes if users, rights or topics have changed."""
         session = self._session
         if session.is_stale or session.is_ended:
             return False
@@ -161,7 +161,7 @@ class SmallRequests:
         return self._find_catalog()
 
     def _find_catalog(self) -> bool:
-        """Clear all routes, and return whether new routes can be cached."""
+        """Clear all routes; return whether new routes can be cached."""
         session, users = self._session, self._server.users
         self._sends.clear()
         self._polls.clear()
@@ -218,11 +218,11 @@ class SmallRequests:
         return response
 
     def _has_traces(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bool:
-        """Return whether messages have spans, which the general path records."""
+        """Return whether messages have trace headers, because the general path records their spans."""
         return self._is_traced and bool(find_contexts(view[at:end]))
 
     def _find_name_end(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> cython.longlong:
-        """Return where the leading stream and topic of a request end, or 0 if they are incomplete."""
+        """Return the position after the stream and topic at the start of a request; 0 if they are incomplete."""
         p: cython.p_const_uchar = c.readable(view)
         _: cython.int
         for _ in range(2):
@@ -232,7 +232,7 @@ class SmallRequests:
         return at
 
     def _find_end(self, route: SendRoute, partition: cython.longlong) -> PartitionEnd | None:
-        """Return the end of a partition, or None for the general path."""
+        """Return the PartitionEnd of a partition, or None for the general path."""
         if route.topic is None or partition < 1 or partition > route.partitions:
             return None
         if partition != route.partition:
@@ -295,7 +295,7 @@ class SmallRequests:
     # -- polls ----------------------------------------------------------------------------------------------
 
     def _poll(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bytearray | None:
-        """Answer a poll from cached messages; consumer | stream | topic | partition u32 | strategy u8 | value u64 | ..."""
+        """Answer a poll with cached messages; consumer | stream | topic | partition u32 | strategy u8 | value u64 | ..."""
         p: cython.p_const_uchar = c.readable(view)
         numbers: cython.longlong = end - layout.POLL_BYTES
         if numbers - at < 4 or p[numbers] != OFFSET or p[end - 1] == 1:
@@ -317,7 +317,7 @@ class SmallRequests:
         return response
 
     def _take(self, route: PollRoute, offset: cython.longlong, count: cython.longlong) -> bytearray | None:
-        """Return `count` messages after HEAD_BYTES of space, and record the newest offset plus 1; None for the general path."""
+        """Return `count` messages after HEAD_BYTES of space, and record the next offset; None for the general path."""
         topic = route.topic
         if topic is None:
             return None
@@ -340,9 +340,9 @@ class SmallRequests:
     def _read(
         self, route: PollRoute, topic: TopicRecord, locked: LockedFollower, offset: cython.longlong, count: cython.longlong
     ) -> bytearray | None:
-        """Return `count` messages after HEAD_BYTES of space for the response's head, if all of them are known and available.
+        """Return `count` messages after HEAD_BYTES of space for the response's head, if all are cached and available, else None.
 
-        Once the catalog has changed the general path renews the follower (log/states.py), before this path reads with it.
+        After a change of the catalog, the general path must renew the follower (log/states.py) before the fast path uses it.
         """
         transactions: cython.longlong = self._catalog.transactions
         if locked.follower.states_changes != transactions:
@@ -362,7 +362,7 @@ class SmallRequests:
         return None
 
     def _find_polled(self, payload: bytes) -> tuple[FoundTopic | None, int]:
-        """Return topic and partition of a poll; a topic of None for the general path."""
+        """Return topic and partition of a poll; the topic is None for the general path."""
         server, session = self._server, self._session
         try:
             command = PollMessages.decode(payload)
@@ -378,7 +378,7 @@ class SmallRequests:
 
 
 def _read_messages(follower: PartitionFollower, offset: int, until: int) -> bytearray | None:
-    """Return, as ReadAhead.take_cached(), all messages between two offsets, if they are small and none is missing."""
+    """Return all messages between two offsets, like ReadAhead.take_cached(), if they are small and complete, else None."""
     if offset < follower.first_offset or until > follower.end_offset or follower.may_miss(offset):
         return None
     pieces: list[BytesLike] = [bytes(HEAD_BYTES)]

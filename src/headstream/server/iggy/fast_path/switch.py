@@ -1,6 +1,6 @@
-"""The switch of the fast path: with `HEADSTREAM_FAST_PATH=0` in the environment, the general path answers every request.
+"""The switch for the fast path: with the environment variable `HEADSTREAM_FAST_PATH=0`, the general path answers all requests.
 
-For debugging: a difference between the two settings is a fault of the fast path.
+For debugging: any difference in behavior is a fault of the fast path.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ FAST_PATH_VARIABLE: Final = "HEADSTREAM_FAST_PATH"
 
 
 def has_fast_path() -> bool:
-    """Return whether a server that starts now uses the fast path."""
+    """Return whether servers use the fast path, as currently configured."""
     return os.environ.get(FAST_PATH_VARIABLE, "").strip().lower() not in ("0", "false")

@@ -24,8 +24,8 @@ class CommandTraffic:
     Attributes:
         done: Successful requests.
         refused: Other requests, by status.
-        counts: Requests per bucket of BOUNDS_S, and longer requests.
-        seconds: Sum of the durations.
+        counts: Number of requests per bucket of BOUNDS_S, and of longer requests.
+        seconds: Sum of the durations, seconds.
     """
 
     def __init__(self, code: cython.longlong) -> None:
@@ -36,7 +36,7 @@ class CommandTraffic:
         self.seconds = 0.0
 
     def answered(self, status: cython.longlong, seconds: cython.double) -> None:
-        """Count a request, as Traffic.answered()."""
+        """Count a request; see Traffic.answered()."""
         i: cython.Py_ssize_t = 0
         while i < _BOUNDS and seconds > BOUNDS_S[i]:
             i += 1
@@ -49,7 +49,7 @@ class CommandTraffic:
 
 
 class Traffic:
-    """Counters of one transport; written by the event loop, read by any thread.
+    """Counters of one transport, written by the event loop and read by any thread.
 
     Attributes:
         commands: Counters by command code; unknown codes count as 0.
@@ -73,7 +73,7 @@ class Traffic:
         command.answered(status, seconds)
 
     def name_of_command(self, code: int) -> str:
-        """Return a command's name; its code is a key of `commands`."""
+        """Return the name of a command; `code` is a key of `commands`."""
         return name_of_code(code) if code else "other"
 
     def name_of_status(self, status: int) -> str:

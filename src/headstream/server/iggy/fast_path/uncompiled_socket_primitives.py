@@ -1,4 +1,4 @@
-"""Sockets where kernels run interpreted: same names and meaning as in socket_primitives.h."""
+"""Socket access for uncompiled kernels; names and meaning as in socket_primitives.h."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def receive(descriptor: int, p: memoryview, size: int) -> int:
-    """Read at most `size` received bytes; return their count, 0 if there are none, -1 at the end of the stream or on an error."""
+    """Read at most `size` received bytes; return their count, 0 if there are none, -1 at the stream's end or on an error."""
     try:
         return os.readv(descriptor, [p[:size]]) or -1
     except BlockingIOError:
@@ -16,7 +16,7 @@ def receive(descriptor: int, p: memoryview, size: int) -> int:
 
 
 def send(descriptor: int, p: memoryview, size: int) -> int:
-    """Write as many bytes as the socket accepts; return their count, also 0 on an error, which reading reports."""
+    """Write as many bytes as the socket accepts; return their count, or 0 on an error, which the next read reports."""
     try:
         return os.write(descriptor, p[:size])
     except OSError:

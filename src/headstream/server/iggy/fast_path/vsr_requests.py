@@ -1,6 +1,6 @@
-"""VsrRequests: as SmallRequests, for frames of Iggy's protocol 0.11 (core/wire/vsr/frames.py); compiled.
+"""VsrRequests: like SmallRequests, for frames of Iggy's protocol 0.11 (core/wire/vsr/frames.py); compiled.
 
-frame -> cached route of its topic -> batch as messages -> PartitionEnd.append, or cached messages -> batches -> reply
+frame -> cached route of the topic -> batch as messages -> PartitionEnd.append, or cached messages -> batches -> reply
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ MAX_RESPONSES = cython.declare(cython.longlong, 64 << 10)
 
 
 class VsrRequests(SmallRequests):
-    """Answers small requests of one connection; used in one thread. The responder answers all other requests."""
+    """Answers small requests of one connection; not thread-safe. The responder answers all other requests."""
 
     def __init__(self, server: Dispatcher, session: Session, traffic: Traffic, responder: Any) -> None:
         SmallRequests.__init__(self, server, session, traffic)
@@ -123,7 +123,7 @@ class VsrRequests(SmallRequests):
         return None
 
     def _with_head(self, view: memoryview, at: cython.longlong, reply: bytearray) -> bytearray:
-        """Write the header of a success at the begin of a reply, and return it; see encode_reply_head()."""
+        """Write the success header at the start of a reply; return the reply. See encode_reply_head()."""
         p: cython.p_const_uchar = c.readable(view)
         q: cython.p_uchar = c.writable(reply)
         request: cython.ulonglong = c.load64(p, at + frames.REQUEST_NUMBER)
@@ -178,7 +178,7 @@ class VsrRequests(SmallRequests):
         return reply
 
     def _poll_batches(self, view: memoryview, at: cython.longlong, end: cython.longlong) -> bytearray | None:
-        """Answer a poll from cached messages: consumer | stream | topic | flag u8 | partition u32 | kind u8 | value u64 | ..."""
+        """Answer a poll with cached messages: consumer | stream | topic | flag u8 | partition u32 | kind u8 | value u64 | ..."""
         p: cython.p_const_uchar = c.readable(view)
         begin: cython.longlong = at + HEADER
         numbers: cython.longlong = end - layout.POLL_BYTES

@@ -1,9 +1,9 @@
-"""QuicClient: one client over QUIC, from datagrams to responses; only in the event loop.
+"""QuicClient: one client over QUIC, from datagrams to responses; runs in the event loop.
 
-    one bidirectional stream per request: the bytes as over TCP, then the end -> the response as over TCP, then the end
+    one bidirectional stream per request: the request as over TCP, end of stream -> the response as over TCP, end of stream
 
-Requests are answered one after the other, waits in parallel. A client holds at most its window, its pending requests and its
-unacknowledged responses; the memory budget bounds all of it.
+Requests are answered in sequence, waits in parallel. A client uses memory for its window, its pending requests and its
+unacknowledged responses, within the memory budget.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MOST_WAITS: Final = 64
 
 
 class SharedQuic(Protocol):
-    """Objects that all QUIC clients of a server share."""
+    """The state that all QUIC clients of a server share."""
 
     dispatcher: Dispatcher
     limits: ConnectionLimits
@@ -56,10 +56,10 @@ class SharedQuic(Protocol):
     workers: Workers
 
     def send(self, datagram: bytes, address: tuple[str, int]) -> None:
-        """Send a datagram; one that the system rejects is lost, as on the network."""
+        """Send a datagram; a datagram that the system rejects is lost, as on the network."""
 
     def named(self, client: QuicClient, connection_id: bytes) -> None:
-        """Register another connection id of a client."""
+        """Register an additional connection id of a client."""
 
     def unnamed(self, connection_id: bytes) -> None:
         """Unregister a connection id."""
@@ -95,7 +95,7 @@ class QuicClient:
 
     @property
     def is_half_open(self) -> bool:
-        """Whether its handshake is pending."""
+        """Whether the client's handshake is pending."""
         return self._responder is None
 
     @property
@@ -116,7 +116,7 @@ class QuicClient:
         self._work()
 
     def check(self, now_s: float) -> None:
-        """Close if the handshake, the login, receiving a request or sending responses timed out."""
+        """Close the connection if the handshake, the login, receiving a request or sending responses has timed out."""
         why = self._find_fault(now_s)
         if why is not None:
             if self._responder is not None:
@@ -152,7 +152,7 @@ class QuicClient:
     # -- the protocol ---------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        """Process the protocol's events, answer complete requests, and send datagrams."""
+        """Process QUIC events, answer complete requests, and send datagrams."""
         self._take_events()
         if not self._is_lost:
             self._go_on()
@@ -205,7 +205,7 @@ class QuicClient:
     # -- requests -------------------------------------------------------------------------------------------
 
     def _take(self, stream: int, data: bytes, *, is_end: bool) -> None:
-        """Add a piece to a request."""
+        """Append received bytes to a request."""
         if self._responder is None or stream % 4 or (stream not in self._partial and not data and not is_end):
             return
         request = self._partial.get(stream)
@@ -229,7 +229,7 @@ class QuicClient:
         self._partial_s.pop(stream, None)
 
     def _hold(self) -> None:
-        """Reserve memory for the received bytes; else pause the client until memory is freed."""
+        """Reserve memory for the received bytes; if the budget is used up, pause the client until memory is freed."""
         held = sum(map(len, self._partial.values())) + sum(len(request) for _, request in self._whole)
         if self._memory.hold_requests(self._connection.window_bytes + held):
             self._memory.end_wait()
@@ -257,7 +257,7 @@ class QuicClient:
         self._transmit()
 
     def _go_on(self) -> None:
-        """Answer the complete requests in order, until all are answered or a worker takes a request."""
+        """Answer the complete requests in order until all are answered or a worker handles a request."""
         responder, shared = self._responder, self._shared
         while responder is not None and self._whole and not (self.is_busy or self._is_lost or responder.session.is_ended):
             stream, request = self._whole[0]
@@ -302,7 +302,7 @@ class QuicClient:
         self._work()
 
     def _recognize(self) -> None:
-        """Apply the limits of users after a login."""
+        """Apply the limits for authenticated users after a login."""
         assert self._responder is not None
         if self._is_unauthenticated and self._responder.session.user_id:
             self._is_unauthenticated = False
@@ -343,7 +343,7 @@ class QuicClient:
             self._end_wait(stream, wait.answer)
 
     def _end_wait(self, stream: int, answer: Response | None = None) -> None:
-        """Answer a wait, after the running request: messages are available, or it timed out."""
+        """Answer a wait after the running request; messages are available, or the wait has timed out."""
         wait = self._waits.pop(stream, None)
         if wait is None or self._responder is None or self._is_lost:
             return
@@ -361,7 +361,7 @@ class QuicClient:
     # -- the end --------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Release all resources; the session as soon as no worker is busy with it."""
+        """Release all resources; the session is released when no worker uses it."""
         if self._is_lost:
             return
         self._is_lost = True

@@ -1,6 +1,6 @@
-"""BoundedQuicConnection: aioquic's connection with a bounded receive window.
+"""BoundedQuicConnection: aioquic's connection with a limited receive window.
 
-aioquic doubles a limit whenever half of it is used: a few packets with gaps between them would make it reserve gigabytes.
+aioquic doubles a limit whenever half of it is used, so that a few packets with gaps could make it reserve gigabytes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _STREAMS: Final = 100
 
 
 class BoundedQuicConnection(QuicConnection):
-    """A server's side of a connection.
+    """The server's side of a connection.
 
     Attributes:
-        window_bytes: The number of bytes that the peer can send ahead; initially the configured window. A raise counts from the
-            next packet on.
-        is_paused: Whether the peer's limits are not raised.
+        window_bytes: Number of bytes that the peer can send ahead; initially the configured window. Increases apply to later
+            packets.
+        is_paused: Whether to stop increasing the peer's limits.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -31,11 +31,11 @@ class BoundedQuicConnection(QuicConnection):
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes of responses that the peer has not acknowledged."""
+        """Number of response bytes that the peer has not acknowledged."""
         return sum(len(stream.sender._buffer) for stream in self._streams.values())
 
     def _ahead_bytes(self) -> int:
-        """Return the number of bytes that the peer has sent after gaps, and the gaps."""
+        """Return the number of bytes after the contiguous data: received bytes and gaps."""
         receivers = (stream.receiver for stream in self._streams.values())
         return sum(each.highest_offset - each.starting_offset() for each in receivers if not each.is_finished)
 

@@ -1,9 +1,9 @@
-"""QuicServer: the QUIC listener: one UDP socket, and its connections within their limits.
+"""QuicServer: the QUIC listener: one UDP socket and a limited number of connections.
 
-datagram -> its connection, by id
-         -> without a login: at its turn (network/admission.py)
-         -> none: a first packet begins a connection, as long as there is room; while many handshakes are under way, only if the
-            client has proved that it receives packets at its address (Retry, for which the server stores nothing)
+datagram -> the connection with its id
+         -> connection without a login: queued (network/admission.py)
+         -> no connection: a first packet opens a connection, within the limits; during many handshakes, only if the client
+            has proved that it receives packets at its address (Retry, for which the server stores no state)
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class QuicSettings:
     """Settings of QUIC.
 
     Args:
-        files: The certificate and its key, PEM.
+        files: The certificate and the private key, PEM.
     """
 
     files: TlsFiles
@@ -72,7 +72,7 @@ class QuicSettings:
 
 
 class QuicServer:
-    """All connections over QUIC; only in the event loop."""
+    """All QUIC connections; runs in the event loop."""
 
     def __init__(
         self, dispatcher: Dispatcher, workers: Workers, settings: QuicSettings, budget: MemoryBudget, admission: Admission
@@ -108,7 +108,7 @@ class QuicServer:
         return sum(client.is_half_open for client in self._clients)
 
     def start(self, address: Address) -> Address:
-        """Listen, and return the bound address; EnvironmentSetupError: the system refuses the address."""
+        """Listen; return the bound address. EnvironmentSetupError if the system refuses the address."""
         try:
             found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
             family, kind, protocol, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)
@@ -137,7 +137,7 @@ class QuicServer:
         )
 
     def stop(self) -> None:
-        """Close every connection, and the socket; idempotent."""
+        """Close all connections and the socket; idempotent."""
         if self._socket is None:
             return
         for client in tuple(self._clients):
@@ -151,7 +151,7 @@ class QuicServer:
     # -- what connections call ------------------------------------------------------------------------------
 
     def send(self, datagram: bytes, address: tuple[str, int]) -> None:
-        """Send a datagram; one that the system rejects is lost, as on the network."""
+        """Send a datagram; a datagram that the system rejects is lost, as on the network."""
         if self._socket is not None:
             with suppress(OSError):
                 self._socket.sendto(datagram, address)
@@ -214,9 +214,9 @@ class QuicServer:
             self._begin(datagram, header, address)
 
     def _waits(self, datagram: bytes, address: tuple[str, int], cost: int = 1) -> bool:
-        """Return whether a datagram of an unauthenticated client waits for its turn; if too many wait, it is dropped.
+        """Return whether a datagram of an unauthenticated client was queued; if the queue is full, the datagram is dropped.
 
-        A datagram that neither belongs to nor begins a connection is dropped first, and takes no turn.
+        A datagram that neither belongs to a connection nor opens one is dropped immediately.
         """
         if self._quota.spend(cost):
             return False
@@ -231,7 +231,7 @@ class QuicServer:
             self._take(datagram, address)
 
     def _begin(self, datagram: bytes, header: QuicHeader, address: tuple[str, int]) -> None:
-        """Open a connection for its first packet, within the limits."""
+        """Open a connection for a first packet, within the limits."""
         now_s = self._loop.time()
         if now_s - self._begun_since_s > 1:
             self._begun, self._begun_since_s = 0, now_s

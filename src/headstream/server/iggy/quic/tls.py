@@ -1,4 +1,4 @@
-"""Certificates of a QUIC server, and tokens that validate clients' addresses."""
+"""Certificates of a QUIC server, and tokens that validate client addresses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TOKEN_HEAD: Final = struct.Struct("<QBB")
 
 
 def load_certificate(configuration: QuicConfiguration, files: TlsFiles) -> None:
-    """Load a certificate and its key; StorageError, or InvalidOptionError: one is missing, or other users can read the key."""
+    """Load a certificate and its key; StorageError; InvalidOptionError if a file is missing or other users can read the key."""
     try:
         pem = files.certificate.read_bytes()
         key_pem = pem if files.key is None else files.key.read_bytes()
@@ -53,11 +53,10 @@ def load_certificate(configuration: QuicConfiguration, files: TlsFiles) -> None:
 
 
 def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
-    """Create a self-signed certificate for localhost, unless there is a certificate that stays valid for 30 days and
-    whose key only this user can read.
+    """Create a self-signed certificate for localhost, unless a certificate with a private key is valid for 30 more days.
 
-    It uses ECDSA P-256, the only kind that existing clients accept, and is a file, so that clients can be configured to trust it.
-    A new certificate is logged: clients that trusted the previous certificate refuse it.
+    The certificate uses ECDSA P-256, the only algorithm that Iggy clients accept, and is stored in a file, so that clients can be
+    configured to trust it. A new certificate is logged, because clients that trust the previous certificate refuse it.
     """
     files, now = TlsFiles(certificate=certificate, key=key), datetime.datetime.now(datetime.UTC)
     try:
@@ -86,19 +85,19 @@ def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
 class AddressTokens:
     """Stateless tokens that prove that a client receives packets sent to its address.
 
-    A token contains the ids of the new connection, and a keyed hash over them, the address and the time.
+    A token contains the ids of the new connection, and a keyed hash of the ids, the address and the time.
     """
 
     def __init__(self) -> None:
         self._key = os.urandom(32)
 
     def make(self, address: tuple[str, int], original_id: bytes, retry_id: bytes, now_s: float) -> bytes:
-        """Return a token of the connection ids that the client chose first and that the server assigns."""
+        """Return a token with the connection id that the client chose first and the id that the server assigned."""
         body = _TOKEN_HEAD.pack(int(now_s), len(original_id), len(retry_id)) + original_id + retry_id
         return body + self._sign(body, address)
 
     def read(self, token: bytes, address: tuple[str, int], now_s: float) -> tuple[bytes, bytes] | None:
-        """Return the two ids of a client's token; None if it is invalid or expired."""
+        """Return the two ids of a client's token; None if the token is invalid or expired."""
         body, mac = token[:-_MAC_BYTES], token[-_MAC_BYTES:]
         if len(body) < _TOKEN_HEAD.size or not hmac.compare_digest(mac, self._sign(body, address)):
             return None

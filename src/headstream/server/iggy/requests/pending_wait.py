@@ -1,4 +1,4 @@
-"""PendingWait: a request that is answered when messages arrive or its timeout ends; it holds no thread."""
+"""PendingWait: a request that is answered when messages arrive or its timeout expires; blocks no thread."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from headstream.server.iggy.requests.responder import WOKEN, Response
 
 
 class PendingWait:
-    """A wait in progress; created by begin().
+    """A pending wait; created by begin().
 
     Attributes:
         payload: A copy of the bytes after the code.
-        began_s: By perf_counter().
+        began_s: Start time, by perf_counter().
     """
 
     __slots__ = ("_timer", "_wait", "began_s", "code", "payload")
@@ -46,12 +46,12 @@ class PendingWait:
         on_notify: Callable[[], None],
         on_late: Callable[[], None],
     ) -> PendingWait | None:
-        """Start a wait; return None if the request can be answered immediately, like any other.
+        """Start a wait; return None if the request can be answered immediately.
 
         Args:
             payload: The bytes after the code; copied.
-            on_notify: Called on any thread when messages could be available.
-            on_late: Called in the loop when the timeout ends.
+            on_notify: Called on any thread when messages may be available.
+            on_late: Called in the event loop when the timeout expires.
         """
         copied = memoryview(bytes(payload))
         try:
@@ -70,7 +70,7 @@ class PendingWait:
 
     @property
     def is_over(self) -> bool:
-        """Whether messages are available, or the wait can no longer succeed."""
+        """Whether messages are available or the wait can no longer succeed."""
         try:
             return self._wait.is_ready
         except HeadstreamError:
@@ -78,7 +78,7 @@ class PendingWait:
 
     @property
     def answer(self) -> Response | None:
-        """The response to a finished wait, if it needs no recheck."""
+        """Return the response to a finished wait; None if the request must be handled again."""
         return WOKEN if self.code == WaitMessages.code else None
 
     def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""Responder: the responses to one session over TCP or QUIC, and the log lines about its failed requests."""
+"""Responder: the responses to one TCP or QUIC session, and log lines about its failed requests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
 
 
 class Responder:
-    """Answers the requests of one session; one at a time, on any thread."""
+    """Answers the requests of one session, one at a time, on any thread."""
 
     encoding: Encoding = CLASSIC
     """How the client encodes requests and responses."""
@@ -61,11 +61,11 @@ class Responder:
         return self.accept(code, body, payload)
 
     def accept(self, code: int, body: list[BytesLike], payload: memoryview) -> Response:
-        """Return the response to a successful request, its body in pieces."""
+        """Return the response to a successful request; `body` is a list of pieces."""
         return (0, [response_head(0, sum(map(len, body))), *body]) if body else _DONE
 
     def finished(self, code: int, future: Future[Response]) -> Response:
-        """Return a worker's response, or the refusal of a request that no worker accepted; the future is done."""
+        """Return the response of a completed worker future, or the refusal if no worker accepted the request."""
         try:
             return future.result()
         except HeadstreamError as error:
@@ -75,7 +75,7 @@ class Responder:
         """Return the response to a rejected request, and log failed logins, decode errors and storage errors.
 
         Args:
-            code: 0 if the request is incomplete; then the payload is None.
+            code: 0 if the request is incomplete; the payload is then None.
         """
         session = self.session
         status = self.encoding.status_of(code, error, is_extended=session.is_extended)
@@ -92,12 +92,12 @@ class Responder:
         return status, self.reject(code, error, status, payload)
 
     def reject(self, code: int, error: HeadstreamError, status: int, payload: memoryview | None) -> list[BytesLike]:
-        """Return the response to a rejected request, in pieces; arguments as for refuse()."""
+        """Return the response to a rejected request, in pieces; for arguments see refuse()."""
         body = encode_refusal(redact(error, self._dispatcher.broker.backing.log)) if self.session.is_extended else b""
         return [response_head(status, len(body)), body]
 
     def reject_unread(self, status: int) -> list[BytesLike]:
-        """Return the response to a request that is not read to its end, in pieces; the connection closes then."""
+        """Return the response to a request that is not completely read, in pieces; the connection is then closed."""
         return [response_head(status, 0)]
 
     def _note_fault(self, event: str, code: int, error: HeadstreamError) -> None:

@@ -1,7 +1,7 @@
-"""VsrResponder: the responses to a client of Iggy's protocol 0.11 (SDK from 0.11), in frames with a header of 256 bytes.
+"""VsrResponder: the responses to a client of Iggy's protocol 0.11 (SDKs from 0.11), in frames with a 256-byte header.
 
 A client whose login fails, or that writes without a login, receives an eviction; other errors are replies with a status. The
-connection stays open, so that the client can log in (again), unless no other login of it can succeed.
+connection stays open for another login, unless no further login can succeed.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _POLL_END: Final = 13
 
 
 def _polled_place(payload: memoryview) -> bytes:
-    """Return the bytes of a poll that name its consumer, topic, partition and kind."""
+    """Return the bytes of a poll that identify consumer, topic, partition and kind."""
     return bytes(payload[HEADER_BYTES:-_POLL_END])
 
 
 class VsrResponder(Responder):
-    """Answers requests as Responder; a payload is a complete frame. `hold_s`: the longest wait of a poll, seconds.
+    """Answers requests like Responder; a payload is a complete frame. `hold_s`: maximum wait of a poll, seconds.
 
     Attributes:
-        empty_polls: Polls since the last that found messages. A repeated poll waits: all partitions of the client are empty.
+        empty_polls: Polls since a poll last found messages. A poll that is repeated waits, because all partitions were empty.
     """
 
     encoding: VsrEncoding = VSR
@@ -65,15 +65,15 @@ class VsrResponder(Responder):
 
     @property
     def number(self) -> int:
-        """The number of the session, which writes have to name."""
+        """The number of the session, which write requests must contain."""
         return self.session.client_id
 
     def may_wait(self, code: int, payload: memoryview) -> bool:
-        """Return whether a request is a poll that was empty, as all polls since."""
+        """Return whether a request repeats a poll that was empty, as were all polls since."""
         return code == Code.POLL_MESSAGES and _polled_place(payload) in self.empty_polls
 
     def find(self, code: int, payload: memoryview) -> Response:
-        """Return the response to a frame with its header; code -1 (not a request) closes the connection."""
+        """Return the response, with header, to a frame; the code -1 (not a request) closes the connection."""
         if code < 0:
             self.session.is_ended = True
             return Status.INVALID_COMMAND, []
@@ -81,7 +81,7 @@ class VsrResponder(Responder):
         return super().find(code, payload) if error is None else self.refuse(code, error, payload)
 
     def _find_fault(self, code: int, header: RequestHeader, body: memoryview) -> HeadstreamError | None:
-        """Return why a request is refused before its body is decoded, or None."""
+        """Return the error with which to refuse a request before its body is decoded, or None."""
         session = self.session
         if not header.matches(body):
             return DecodeError("the body of a request does not match its checksum", HEADER_BYTES)
@@ -93,7 +93,7 @@ class VsrResponder(Responder):
         return None
 
     def accept(self, code: int, body: list[BytesLike], payload: memoryview) -> Response:
-        """Return the response to a successful request; arguments as for Responder.accept()."""
+        """Return the response to a successful request; for arguments see Responder.accept()."""
         header = RequestHeader.decode(payload)
         if code == Code.LOGIN:
             self.client = header.client
@@ -107,7 +107,7 @@ class VsrResponder(Responder):
         return 0, [encode_reply_head(header, 0, sum(map(len, body)), self.number), *body]
 
     def reject(self, code: int, error: HeadstreamError, status: int, payload: memoryview | None) -> list[BytesLike]:
-        """Return the response to a rejected request: an eviction or a status; arguments as for Responder.reject()."""
+        """Return the response to a rejected request: an eviction or a status; for arguments see Responder.reject()."""
         if payload is None:
             return self.reject_unread(status)
         header = RequestHeader.decode(payload)
@@ -118,11 +118,11 @@ class VsrResponder(Responder):
         return [encode_eviction(header.client, reason)]
 
     def reject_unread(self, status: int) -> list[BytesLike]:
-        """Return an eviction: the request's header was not read."""
+        """Return an eviction, because the request's header was not read."""
         return [encode_eviction(self.client, Eviction.MALFORMED_LOGIN)]
 
     def _find_eviction(self, code: int, error: HeadstreamError, status: int, header: RequestHeader) -> Eviction | None:
-        """Return the reason of an eviction, or None for a reply with a status."""
+        """Return the reason for an eviction, or None for a reply with a status."""
         if self.session.is_stale:
             return Eviction.STALE_CLIENT
         if header.is_read:

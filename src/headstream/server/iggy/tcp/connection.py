@@ -3,13 +3,12 @@
     bytes -> the scratch buffer of all connections -> SmallRequests -> one write for the responses of one read
           -> through the Intake instead of the transport, while a client sends only small requests -> SmallRequests
           -> FrameBuffer, for other requests -> frames in order -> answer_request -> pieces -> one write
-                                      slow requests on a worker's thread, long polls without a thread: later frames of the
-                                      connection wait
+                                      slow requests on a worker thread, long polls without a thread; later frames wait
 
-A connection that begins with 4 zeros speaks Iggy's protocol 0.11: the same path with VsrRequests and a VsrResponder.
+A connection that starts with 4 zeros uses Iggy's protocol 0.11: the same path with VsrRequests and a VsrResponder.
 
-Reading pauses while a worker or a wait is busy with a request, and while the client does not read its responses. So one client
-holds at most one frame, one response and a full write buffer, within the memory budget of all.
+Reading pauses while a worker or a wait handles a request, and while the client does not read its responses. One client therefore
+holds at most one frame, one response and a full write buffer, within the shared memory budget.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from headstream.server.resources.workers import Workers
 
 
 class SharedTcp(Protocol):
-    """Objects that the connections of one server share."""
+    """The state that the connections of one server share."""
 
     dispatcher: Dispatcher
     limits: ConnectionLimits
@@ -67,13 +66,13 @@ class SharedTcp(Protocol):
     workers: Workers
 
     def joined(self, connection: TcpServerConnection) -> bool:
-        """Register a new connection; return False beyond the limit of connections."""
+        """Register a new connection; return False if the limit of connections is reached."""
 
     def left(self, connection: TcpServerConnection) -> None:
         """Unregister a closed connection that has no running request."""
 
     def adapt_polls(self) -> None:
-        """Lower the size limit of polls by the bytes of unread responses."""
+        """Lower the size limit of polls according to the size of unread responses."""
 
 
 class TcpServerConnection(asyncio.BufferedProtocol):
@@ -103,7 +102,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     # -- what the transport calls ---------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open a session, or abort a connection beyond the limit."""
+        """Open a session, or abort the connection if the limit is reached."""
         self._transport = cast(asyncio.Transport, transport)
         if not self._shared.joined(self):
             self._is_lost = True
@@ -123,12 +122,12 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._switch = ReaderSwitch(self._transport, self._fast_path, self._shared.intake)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer for the next bytes: the shared scratch buffer, unless a request is partly received or pending."""
+        """Return the buffer for the next bytes: the shared scratch buffer unless a request is partly received or pending."""
         self._is_in_scratch = self._shared.has_fast_path and not self._frames.pending_bytes and not self._todo
         return self._shared.scratch if self._is_in_scratch else self._frames.writable()[:ROUND_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Answer the complete requests, and then the waits that they end."""
+        """Answer the complete requests, then the waits that these requests end."""
         self._answer_all(nbytes)
         self._shared.wakeups.run()
 
@@ -145,21 +144,21 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._received(nbytes)
 
     def _recognize(self) -> None:
-        """Apply the limits of users after a login, even if the client has logged out since."""
+        """Apply the limits for authenticated users after a login, even if the client has logged out again."""
         if self._is_unauthenticated and self._responder.session.last_user_id:
             self._is_unauthenticated = False
             self._memory.log_in(self._responder.session.last_user_id)
             self._frames.set_max_bytes(self._shared.limits.frame_bytes)
 
     def take(self, received: memoryview) -> None:
-        """Answer bytes that the intake has read and cannot answer; empty at the end of the stream."""
+        """Handle bytes that the intake has read and cannot answer; empty at the end of the stream."""
         if received:
             self._received(self._frames.copy_in(received))
         else:
             self._switch.go_on_alone()
 
     def respond(self, response: memoryview) -> None:
-        """Write the part of a response that the socket did not accept from the intake."""
+        """Write the part of a response that the socket has not accepted from the intake."""
         if not self._transport.is_closing():
             self._transport.write(bytes(response))
 
@@ -178,13 +177,13 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _change_protocol(self) -> None:
-        """Answer as clients of Iggy's protocol 0.11 expect: the connection began with its frame."""
+        """Switch to Iggy's protocol 0.11, because the connection started with a frame of this protocol."""
         shared, session = self._shared, self._responder.session
         responder = self._responder = VsrResponder(shared.dispatcher, session, shared.limits.hold_s)
         self._fast_path = self._switch.short = VsrRequests(shared.dispatcher, session, shared.traffic, responder)
 
     def _answer_short(self, count: int) -> int:
-        """Answer small requests in the scratch buffer; return where the rest begins."""
+        """Answer small requests in the scratch buffer; return the position of the remaining bytes."""
         is_held = self.is_busy or self._is_full or self._memory.is_waiting
         if self._is_unauthenticated or self._wait is not None or self._is_leaving or is_held:
             return 0
@@ -194,7 +193,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         return at
 
     def pause_writing(self) -> None:
-        """Stop answering: the client does not read its responses."""
+        """Stop answering, because the client does not read its responses."""
         self._is_full = True
         unsent = self._transport.get_write_buffer_size()
         self._timeouts.begin_stall(self._loop.time(), unsent)
@@ -209,13 +208,13 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._go_on()
 
     def eof_received(self) -> bool:
-        """Allow the transport to close: a client that sends no more has disconnected."""
+        """Allow the transport to close, because a client that has ended its stream has disconnected."""
         if not self._todo:  # frees the buffer now, a round before the transport closes: thousands can disconnect at once
             self._frames.done()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Close the session, as soon as no worker is busy with it."""
+        """Close the session as soon as no worker uses it."""
         if self._is_lost:
             return
         self._is_lost = True
@@ -235,7 +234,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         return bool(self._responder.session.user_id)
 
     def leave(self) -> None:
-        """Close once the received requests are answered, a partly received one included; a wait ends now."""
+        """Close after the received requests are answered, including a partly received request; end a wait immediately."""
         self._is_leaving = True
         if self._wait is not None:
             self._end_wait()
@@ -247,7 +246,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._switch.abort()
 
     def check(self, now_s: float) -> None:
-        """Close if receiving a request, sending responses, or the login timed out."""
+        """Close if receiving a request, sending responses, or the login has timed out."""
         responder, transport = self._responder, self._transport
         pending = None if self._switch.is_paused else self._frames.pending_bytes
         unsent = transport.get_write_buffer_size() if self._is_full or transport.is_closing() else None
@@ -263,7 +262,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     # -- one frame after the other --------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Answer frames until all are answered, a worker or a wait takes a frame, or the round ends; write responses."""
+        """Answer frames until all are answered, a worker or wait handles a frame, or the round ends; write the responses."""
         responder = self._responder
         if self._is_lost or self.is_busy or self._is_full or self._memory.is_waiting:
             return
@@ -297,7 +296,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._continue()
 
     def _answer(self, responder: Responder, code: int, payload: memoryview) -> list[BytesLike]:
-        """Return the response to a request, and count it."""
+        """Return the response to a request, and count the request."""
         began_s = perf_counter()
         status, pieces = responder.find(code, payload)
         self._shared.traffic.answered(code, status, perf_counter() - began_s)
@@ -316,12 +315,12 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._shared.adapt_polls()
 
     def _wait_for_memory(self) -> None:
-        """Pause reading and answering until memory is freed; check() refuses a request that waits too long."""
+        """Pause reading and answering until memory is freed; check() refuses a request that has waited too long."""
         self._switch.pause()
         self._memory.wait(self._loop.time(), self._try_again)
 
     def _try_again(self) -> None:
-        """Continue if there is memory now."""
+        """Continue if memory is available."""
         if not (self._memory.poll_bytes if self._todo else self._memory.hold_requests(self._frames.needed_bytes)):
             self._memory.wait(self._loop.time(), self._try_again)
             return
@@ -334,7 +333,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._switch.close()
 
     def _continue(self) -> None:
-        """Continue while no request is running: with more frames, more bytes, or the end."""
+        """Continue if no request is running: answer further frames, read further bytes, or close."""
         if self._is_lost or self._is_full or self.is_busy or self._memory.is_waiting or self._switch.is_over():
             return
         frames = self._frames
@@ -373,7 +372,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     # -- workers and waits ----------------------------------------------------------------------------------
 
     def _hand_over(self, responder: Responder, code: int, payload: memoryview) -> None:
-        """Answer a frame on a worker's thread."""
+        """Answer a frame on a worker thread."""
         future = self._shared.workers.submit(code, partial(responder.find, code, payload), responder.session.client)
         future.add_done_callback(partial(self._call_loop, partial(self._finish, code, perf_counter())))
 
@@ -398,9 +397,9 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._write(pieces, sum(map(len, pieces)))
 
     def _begin_wait(self, session: Session, code: int, payload: memoryview) -> bool:
-        """Start a wait; return False if the request is answered immediately, as when another request follows it.
+        """Start a wait; return False if the request is answered immediately, for example because another request follows.
 
-        Reading continues, so that a disconnect is noticed; hence the request is copied.
+        The request is copied, because reading continues so that a disconnect is noticed.
         """
         if self._at < len(self._todo) or self._is_leaving:
             return False
@@ -413,7 +412,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         return True
 
     def _answer_wait(self) -> None:
-        """Answer if the wait is over: messages are available, or cannot become available."""
+        """Answer the wait if messages are available or can no longer become available."""
         if self._wait is not None and self._wait.is_over:
             self._end_wait(self._wait.answer)
 
@@ -423,7 +422,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._wait = None
 
     def _end_wait(self, answer: Response | None = None) -> None:
-        """Answer a wait: messages are available, it timed out, or the server stops; then continue."""
+        """Answer a wait (messages are available, it has timed out, or the server stops), then continue."""
         waiting = self._wait
         if waiting is None:
             return
@@ -433,7 +432,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _end(self) -> None:
-        """Release all resources; no request is running."""
+        """Release all resources; no request may be running."""
         self._todo = []
         self._frames.close()
         self._responder.close()

@@ -1,4 +1,4 @@
-"""ReaderSwitch: selects the reader of one connection: its transport, the shared intake, or none while paused."""
+"""ReaderSwitch: selects the reader of one connection: the transport, the shared intake, or no reader while paused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ReaderSwitch:
 
     Attributes:
         is_paused: Whether reading is paused.
-        read_bytes: Bytes that the transport has read since the last turn of other connections.
+        read_bytes: Bytes that the transport has read since other connections were last served.
     """
 
     def __init__(self, transport: asyncio.Transport, short: SmallRequests, intake: Intake | None) -> None:
@@ -40,7 +40,7 @@ class ReaderSwitch:
         self.read_bytes = 0
 
     def note(self, connection: IntakeHandler, *, is_short: bool) -> None:
-        """Count a read of the transport, `is_short` if of small requests only; the intake reads after enough of them."""
+        """Count a read of the transport; after enough reads with only small requests (`is_short`), switch to the intake."""
         self._shorts = self._shorts + 1 if is_short else 0
         if self._shorts < _SHORT_REQUESTS or self._intake is None or self.is_paused or self._transport.is_closing():
             return
@@ -62,10 +62,10 @@ class ReaderSwitch:
                 self._transport.pause_reading()
 
     def yields(self, rounds: LoopRounds, go_on: Callable[[], None]) -> bool:
-        """Stop reading after much data, until the event loop has a round with room; return whether reading has stopped.
+        """After reading much data, stop reading until a round of the event loop has capacity; return whether reading has stopped.
 
         Args:
-            go_on: Called in that round; reads again unless reading is paused for another reason.
+            go_on: Called in this round; reads again unless reading is paused for another reason.
         """
         if self.read_bytes < ROUND_BYTES or self.is_paused:
             return False
@@ -75,7 +75,7 @@ class ReaderSwitch:
         return True
 
     def resume(self) -> bool:
-        """Continue reading with the transport; return whether reading was paused, except by yields()."""
+        """Continue reading with the transport; return whether reading was paused other than by yields()."""
         was_yielding, self._is_yielding = self._is_yielding, False
         if not self.is_paused or self._transport.is_closing():
             return False
@@ -85,14 +85,14 @@ class ReaderSwitch:
         return not was_yielding
 
     def is_over(self) -> bool:
-        """Return whether the transport is closing; if so, stop the intake too."""
+        """Return whether the transport is closing; if it is, also stop the intake."""
         if not self._transport.is_closing():
             return False
         self.end()
         return True
 
     def end(self) -> bool:
-        """Stop the intake, before the transport reads or is closed; return whether the intake was reading."""
+        """Stop the intake before the transport reads or is closed; return whether the intake was reading."""
         idle, self._idle = self._idle, None
         if idle is None or self._intake is None:
             return False

@@ -1,4 +1,4 @@
-"""TcpServer: the listener of Iggy's binary protocol over TCP, and the shared parts of its connections."""
+"""TcpServer: the listener for Iggy's binary protocol over TCP, and the shared state of its connections."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TcpServer(StreamListener[TcpServerConnection]):
         super().__init__(self.traffic, settings.max_connections, settings.limits, admission, settings.socket)
 
     async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
-        """Listen, and return the bound address; see StreamListener.start()."""
+        """Listen; return the bound address. See StreamListener.start()."""
         if self.has_fast_path and tls is None and hasattr(select, "epoll"):
             self.intake = Intake(asyncio.get_running_loop(), self._scratch_bytes, self.traffic, self.wakeups)
         self._memory_returned_s = asyncio.get_running_loop().time()
@@ -74,12 +74,12 @@ class TcpServer(StreamListener[TcpServerConnection]):
         self.adapt_polls()
 
     def adapt_polls(self) -> None:
-        """Lower the size limit of polls by the bytes of unread responses."""
+        """Lower the size limit of polls according to the size of unread responses."""
         free_bytes = self._settings.unsent_bytes - self.budget.held_bytes
         self.dispatcher.poll_bytes = max(_SMALL_POLL_BYTES, min(MAX_BATCH_BYTES, free_bytes))
 
     async def stop(self, drain_s: float) -> None:
-        """Stop listening, answer the received requests, and close every connection; see StreamListener.stop()."""
+        """Stop listening, answer received requests, and close all connections; see StreamListener.stop()."""
         await super().stop(drain_s)
         self._close_intake()
 

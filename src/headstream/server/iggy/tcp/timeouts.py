@@ -12,7 +12,7 @@ memory (WAIT_S)."""
 
 
 class ConnectionTimeouts:
-    """Timeouts of one connection; times are the event loop's, seconds."""
+    """Timeouts of one connection; times are in seconds of the event loop's clock."""
 
     def __init__(self, limits: ConnectionLimits, now_s: float) -> None:
         self._limits = limits
@@ -27,12 +27,12 @@ class ConnectionTimeouts:
             self._frame_began_s = now_s
 
     def begin_again(self, now_s: float) -> None:
-        """Restart the timeout of a partly received request after a pause of reading."""
+        """Restart the timeout of a partly received request after reading was paused."""
         if self._frame_began_s is not None:
             self._frame_began_s = now_s
 
     def end_frame(self) -> None:
-        """Stop the timeout of receiving a request."""
+        """Stop the timeout for receiving a request."""
         self._frame_began_s = None
 
     def begin_stall(self, now_s: float, unsent_bytes: int) -> None:
@@ -42,13 +42,13 @@ class ConnectionTimeouts:
     def find_fault(
         self, now_s: float, pending_bytes: int | None, unsent_bytes: int | None, *, is_known: bool, is_tight: bool = False
     ) -> tuple[str, dict[str, float]] | None:
-        """Return which timeout ended, and fields for the log; None if none did.
+        """Return the expired timeout, and fields for the log line; None if no timeout has expired.
 
         Args:
             pending_bytes: Received bytes of a request; None while reading is paused.
-            unsent_bytes: Unsent bytes of responses; None while the client reads them.
+            unsent_bytes: Unsent bytes of responses; None while the client reads responses.
             is_known: Whether a user is logged in or a request is running.
-            is_tight: Whether memory is scarce: timeouts are shorter then.
+            is_tight: Whether memory is scarce, which shortens the timeouts.
         """
         limits, began_s = self._limits, self._frame_began_s
         if is_known:

@@ -1,1 +1,1 @@
-"""Consumer groups of Kafka's clients, and their committed offsets."""
+"""Consumer groups of Kafka clients, and their committed offsets."""

@@ -1,7 +1,7 @@
-"""Coordinator: the groups of Kafka's clients that have members; only in the event loop.
+"""Coordinator: the groups of Kafka clients that have members; runs in the event loop.
 
-Members are in memory only, and join again after a restart of the server. Committed offsets are in the log, shared with the groups
-of the other transports.
+Members are only stored in memory, and join again after a restart of the server. Committed offsets are stored in the log and
+shared with groups of the other transports.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Caller(Protocol):
 
     @property
     def rights(self) -> Rights:
-        """The permissions of the session's user."""
+        """The rights of the session's user."""
 
 
 class Coordinator:
@@ -61,14 +61,14 @@ class Coordinator:
             self._forget_unused(group)
 
     def find(self, caller: Caller, name: str) -> KafkaGroup | None:
-        """Return a group that has members, or None; ProtocolError if the group belongs to another user."""
+        """Return a group with members, or None; ProtocolError if the group belongs to another user."""
         group = self.groups.get(name)
         if group is not None:
             self.check_user(caller, group)
         return group
 
     def get(self, caller: Caller, name: str) -> KafkaGroup:
-        """Return a group that has members; ProtocolError if it is another user's, or has no members."""
+        """Return a group with members; ProtocolError if the group belongs to another user or has no members."""
         group = self.find(caller, name)
         if group is None:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has no members")
@@ -76,7 +76,7 @@ class Coordinator:
 
     @staticmethod
     def check_user(caller: Caller, group: KafkaGroup) -> None:
-        """Allow a group only to the user of its first member, and to users who are allowed to read the server's statistics."""
+        """Raise an error unless the user owns the group or is allowed to read the server's statistics."""
         if group.user_id == caller.session.user_id:
             return
         try:
@@ -85,12 +85,12 @@ class Coordinator:
             raise ProtocolError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "the group belongs to another user") from None
 
     def leave(self, group: KafkaGroup, member_id: str, instance_id: str | None) -> None:
-        """Remove a member of a group; ProtocolError if it does not exist."""
+        """Remove a member of a group; ProtocolError if the member does not exist."""
         group.leave(member_id, instance_id, self.monotonic())
         self._forget_unused(group)
 
     def tick(self) -> None:
-        """Remove members after their session timeout, and complete rebalances that timed out; call it every _TICK_S."""
+        """Remove members after their session timeout, and complete rebalances that have timed out; called every _TICK_S."""
         now_s = self.monotonic()
         for group in tuple(self.groups.values()):
             group.tick(now_s)

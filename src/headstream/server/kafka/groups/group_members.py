@@ -1,4 +1,4 @@
-"""Members of groups of Kafka's clients, and the states of such groups."""
+"""Members of Kafka clients' groups, and the states of such groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Respond: TypeAlias = Callable[[dict[str, Any]], None]
 
 
 class GroupState(enum.StrEnum):
-    """The state of a group, by Kafka's names."""
+    """The state of a group, with Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -27,8 +27,8 @@ class KafkaMember:
 
     Args:
         instance_id: The id of a static member, which keeps its assignment if it rejoins in time.
-        rebalance_s: How long other members wait for it to rejoin, seconds.
-        protocols: Metadata by assignment protocol, preferred first.
+        rebalance_s: How long other members wait for this member to rejoin, seconds.
+        protocols: Assignment protocol -> metadata, preferred protocol first.
     """
 
     id: str
@@ -56,11 +56,12 @@ class Joining:
     Args:
         member_id: Empty for a new member.
         instance_id: The id of a static member.
-        protocol_type: The group's type, as `consumer`.
-        protocols: Metadata by assignment protocol, preferred first.
-        rebalance_s: How long other members wait for it to rejoin, seconds.
-        must_return: Whether a new member first gets an id, and joins again with it.
-        can_skip: Whether the member, as the leader, understands a request to assign nothing.
+        protocol_type: The group's type, for example `consumer`.
+        protocols: Assignment protocol -> metadata, preferred protocol first.
+        rebalance_s: How long other members wait for this member to rejoin, seconds.
+        must_return: Whether a new member first receives an id and must join again with this id.
+        can_skip: Whether the member, as the leader, supports a response without a request for an
+            assignment.
     """
 
     member_id: str
@@ -75,6 +76,6 @@ class Joining:
     can_skip: bool = False
 
     def make_member(self, member_id: str, now_s: float) -> KafkaMember:
-        """Return the member that joins, which has no protocols yet."""
+        """Return the joining member, which has no protocols yet."""
         named = member_id, self.instance_id, self.client_id, self.host
         return KafkaMember(*named, self.session_s, self.rebalance_s, {}, now_s)

@@ -1,6 +1,6 @@
-"""Committed offsets of groups, shared with the groups of the other transports. Kafka's metadata texts are not stored.
+"""Committed offsets of groups, shared with groups of the other transports. Kafka's offset metadata is not stored.
 
-A committed offset below 0 deletes the group's offset: a broker stores the number, and every client takes it for no offset.
+A committed offset below 0 deletes the group's offset, because clients treat negative offsets as no offset.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def commit_offsets(call: Call) -> Reply:
 
 
 def _check_member(call: Call, name: str, generation: int) -> None:
-    """Reject a commit from a client that is not a member of a group with members."""
+    """Raise an error if the group has members and the committing client is not a member."""
     request, coordinator = call.request, call.context.coordinator
     group = coordinator.find(call, name)
     if group is None or not group.members:
@@ -82,7 +82,7 @@ def _commit(call: Call, name: str, partition: dict[str, Any]) -> ErrorCode:
 
 
 def fetch_offsets(call: Call) -> Reply:
-    """Return committed offsets of groups; -1 for a partition without a committed offset."""
+    """Return committed offsets of groups; -1 for partitions without a committed offset."""
     if call.version >= _GROUPS_FROM:
         return {"groups": [_fetch(call, group["group_id"], group["topics"]) for group in call.request["groups"]]}
     return _fetch(call, call.request["group_id"], call.request["topics"])
@@ -134,7 +134,7 @@ def _fetch_all(call: Call, group: str) -> list[dict[str, Any]]:
 
 
 def delete_offsets(call: Call) -> Reply:
-    """Delete committed offsets of a group without members, in the given partitions."""
+    """Delete the committed offsets of a group without members in the given partitions."""
     name = call.request["group_id"]
     try:
         check_group(call, name)

@@ -1,4 +1,4 @@
-"""Requests of groups: find the coordinator, join, sync, heartbeat, leave, list, describe, delete."""
+"""Group requests: find the coordinator, join, sync, heartbeat, leave, list, describe, delete."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEAST_WITH_SKIPPING: Final = 9
 
 
 def check_group(call: Call, name: str) -> None:
-    """Raise ProtocolError for an invalid group name, or a user without the right to poll."""
+    """Raise ProtocolError if the group name is invalid or the user has no right to poll."""
     try:
         OffsetOwner.group(name)
     except InvalidInputError as error:
@@ -40,7 +40,7 @@ def check_group(call: Call, name: str) -> None:
 
 
 def find_coordinator(call: Call) -> Reply:
-    """Return the broker as coordinator of groups; transactions are not supported."""
+    """Return this broker as the coordinator of groups; transactions are not supported."""
     node = {"node_id": NODE_ID, "host": call.advertised.host, "port": call.advertised.port}
     if call.request.get("key_type", _GROUP) != _GROUP:
         node = {"node_id": -1, "host": "", "port": -1, "error_code": ErrorCode.INVALID_REQUEST}
@@ -88,13 +88,13 @@ class _Answer:
         self.future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     def give(self, answer: dict[str, Any]) -> None:
-        """Respond, unless the client has disconnected."""
+        """Send the response unless the client has disconnected."""
         if not self.future.done():
             self.future.set_result(answer)
 
 
 def sync_group(call: Call) -> _Waited:
-    """Store the assignment of a group's leader, or wait for it."""
+    """Store the assignment from a group's leader, or wait for it."""
     try:
         check_group(call, call.request["group_id"])
         answer, coordinator = _Answer(), call.context.coordinator
@@ -167,7 +167,7 @@ def _own(call: Call) -> dict[str, KafkaGroup]:
 
 
 def list_groups(call: Call) -> Reply:
-    """Return all groups: with members, or with committed offsets in a topic that the user is allowed to read."""
+    """Return all groups with members, or with committed offsets in a topic that the user is allowed to read."""
     wanted = set(call.request.get("states_filter") or ())
     listed = {
         name: {"group_id": name, "protocol_type": group.protocol_type, "group_state": str(group.state)}
@@ -215,7 +215,7 @@ def _describe_member(member: KafkaMember, protocol: str) -> dict[str, Any]:
 
 
 def delete_groups(call: Call) -> Reply:
-    """Delete groups without members: their committed offsets, in all topics that the user is allowed to read."""
+    """Delete the committed offsets of groups without members, in all topics that the user is allowed to read."""
     results = []
     for name in call.request["groups_names"]:
         fault = ErrorCode.NONE

@@ -1,13 +1,13 @@
-"""Membership of one group of Kafka's clients, which assign partitions themselves; sans-IO.
+"""Membership of one group of Kafka clients, which assign partitions themselves; sans-IO.
 
     empty --join--> preparing --all have joined, or timeout--> completing --the leader's assignment--> stable
                         ^---------- a member joins, leaves, changes, or times out -------------------------'
 
-A static member, which has an instance id, does not leave when its client ends. If it returns before its session timeout, it gets
-a new member id and its assignment of the same generation, and the other members are not affected.
+A static member, which has an instance id, does not leave when its client ends. If it returns before its session timeout, it
+receives a new member id and its previous assignment of the same generation; other members are not affected.
 
-A member lists its assignment protocols with metadata that only members read. The response to a join or a sync is sent later,
-through a function of the request.
+A member lists its assignment protocols with metadata, which only members interpret. The response to a join or a sync is sent
+later, by calling a function of the request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ID_LIFE_S: Final = 10.0
 
 @dataclass(eq=False)
 class KafkaGroup:
-    """One group; its owner is the user of its first member."""
+    """One group, which is owned by the user of its first member."""
 
     name: str
     user_id: int
@@ -47,7 +47,7 @@ class KafkaGroup:
 
     @property
     def is_unused(self) -> bool:
-        """Whether the group has no members, and no member is joining."""
+        """Whether the group has no members and no joining member."""
         return not self.members and not self.promised
 
     @property
@@ -58,13 +58,13 @@ class KafkaGroup:
     # -- requests of members --------------------------------------------------------------------------------
 
     def join(self, asked: Joining, make_id: Callable[[str], str], respond: Respond, now_s: float) -> None:
-        """Add a member to the group, or let one rejoin; the response is sent once all have joined.
+        """Add a member to the group, or let a member rejoin; the response is sent after all members have joined.
 
         Args:
-            make_id: Returns the id of a new member, derived from its client's id.
+            make_id: Returns the id for a new member, derived from the client id.
 
         Raises:
-            ProtocolError: it is rejected.
+            ProtocolError: the member is rejected.
         """
         self._check_protocols(asked)
         static = None if asked.instance_id is None or asked.member_id else self._static(asked.instance_id)
@@ -106,7 +106,7 @@ class KafkaGroup:
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group's members use different assignment protocols")
 
     def _find_joining(self, asked: Joining, make_id: Callable[[str], str], respond: Respond, now_s: float) -> KafkaMember | None:
-        """Return the joining member, new or known; None if the member was sent its id and must join again with it."""
+        """Return the joining member, new or known; None if the member received an id and must join again with this id."""
         if asked.instance_id is not None:
             if asked.member_id:
                 return self._check_static(asked.member_id, asked.instance_id)
@@ -141,7 +141,7 @@ class KafkaGroup:
         return member
 
     def _return(self, before: KafkaMember, asked: Joining, make_id: Callable[[str], str], respond: Respond, now_s: float) -> None:
-        """Assign a new id to a static member, with its assignment; a client that uses the old id is fenced."""
+        """Assign a new id to a static member, which keeps its assignment; a client that uses the old id is fenced."""
         for waiting in (before.joining, before.syncing):
             if waiting is not None:
                 waiting({"error_code": ErrorCode.FENCED_INSTANCE_ID, "member_id": before.id})
@@ -165,7 +165,7 @@ class KafkaGroup:
         self._complete_if_all(now_s)
 
     def sync(self, request: Mapping[str, Any], respond: Respond, now_s: float) -> None:
-        """Store the leader's assignment; respond to a member with its part once it exists. ProtocolError: it is rejected."""
+        """Store the leader's assignment; respond to a member when its part is available. ProtocolError if rejected."""
         member = self.check(request["member_id"], request["generation_id"], request.get("group_instance_id"), now_s)
         wanted = request.get("protocol_type"), request.get("protocol_name")
         if any(claimed not in (None, known) for claimed, known in zip(wanted, (self.protocol_type, self.protocol), strict=True)):
@@ -193,12 +193,12 @@ class KafkaGroup:
             respond(answer)
 
     def beat(self, request: Mapping[str, Any], now_s: float) -> ErrorCode:
-        """Record a heartbeat of a member, return whether it has to rejoin; ProtocolError if it is not a member."""
+        """Record a member's heartbeat; return whether the member must rejoin. ProtocolError if it is not a member."""
         self.check(request["member_id"], request["generation_id"], request.get("group_instance_id"), now_s)
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else ErrorCode.NONE
 
     def check(self, member_id: str, generation: int, instance_id: str | None, now_s: float) -> KafkaMember:
-        """Return the member of a generation, and record its heartbeat; ProtocolError if it does not exist."""
+        """Return a member of a generation, and record a heartbeat; ProtocolError if the member does not exist."""
         member = self._check_static(member_id, instance_id)
         if generation != self.generation:
             raise ProtocolError(ErrorCode.ILLEGAL_GENERATION, f"the group is in generation {self.generation}, not {generation}")
@@ -206,7 +206,7 @@ class KafkaGroup:
         return member
 
     def leave(self, member_id: str, instance_id: str | None, now_s: float) -> None:
-        """Remove a member; ProtocolError if it does not exist."""
+        """Remove a member; ProtocolError if the member does not exist."""
         if instance_id is not None and not member_id:
             static = self._static(instance_id)
             member_id = "" if static is None else static.id
@@ -218,7 +218,7 @@ class KafkaGroup:
     # -- time -----------------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> None:
-        """Remove members after their session timeout, and complete a rebalance that timed out."""
+        """Remove members after their session timeout, and complete a rebalance that has timed out."""
         for member_id in [each for each, until_s in self.promised.items() if until_s <= now_s]:
             del self.promised[member_id]
         silent = [
@@ -253,7 +253,7 @@ class KafkaGroup:
             self.generation += 1
 
     def _prepare(self, now_s: float) -> None:
-        """Start a rebalance: all members have to rejoin."""
+        """Start a rebalance, in which all members must rejoin."""
         for member in self.members.values():
             self._answer_sync(member, {"error_code": ErrorCode.REBALANCE_IN_PROGRESS})
         self.is_first = self.state is GroupState.EMPTY
@@ -285,7 +285,7 @@ class KafkaGroup:
                 respond(self._joined(member))
 
     def _choose(self) -> str:
-        """Return the protocol that all members support and most prefer."""
+        """Return the protocol that all members support and most members prefer."""
         common = set.intersection(*(set(member.protocols) for member in self.members.values()))
         votes = Counter(next(name for name in member.protocols if name in common) for member in self.members.values())
         return votes.most_common(1)[0][0]

@@ -56,7 +56,7 @@ def describe_cluster(call: Call) -> Reply:
 
 
 def describe_acls(call: Call) -> Reply:
-    """Return the error of a broker without an authorizer: rights belong to the server's users, not to access control lists."""
+    """Return the error of a broker without an authorizer, because users have rights instead of ACLs."""
     return {
         "error_code": ErrorCode.SECURITY_DISABLED,
         "error_message": "there are no ACLs: rights are those of the server's users",
@@ -64,7 +64,7 @@ def describe_acls(call: Call) -> Reply:
 
 
 def describe_log_dirs(call: Call) -> Reply:
-    """Return the log's directory with the size of each partition, to users who are allowed to read the server's statistics."""
+    """Return the log's directory with the size of each partition, for users who are allowed to read the server's statistics."""
     server = call.context.dispatcher
     try:
         call.rights.read_servers()
@@ -87,7 +87,7 @@ def describe_log_dirs(call: Call) -> Reply:
 
 
 def list_reassignments(call: Call) -> Reply:
-    """Return that no partition moves to another broker: there is one."""
+    """Return an empty list, because there is only one broker."""
     return {"error_code": ErrorCode.NONE}
 
 

@@ -1,4 +1,4 @@
-"""Decompression of record batches up to a limit; declared sizes are not trusted."""
+"""Decompresses record batches up to a limit; declared sizes are not trusted."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> bytes | memoryv
     """Decompress records.
 
     Args:
-        codec: As in a batch's attributes: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+        codec: Codec number in a batch's attributes: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 
     Raises:
-        DecodeError: the bytes are not of that codec.
+        DecodeError: the bytes are not valid for the codec.
         LimitError: the decompressed size exceeds the limit.
         ProtocolError: the codec is unknown.
     """
@@ -49,7 +49,7 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> bytes | memoryv
 
 
 def bound_decompressed(codec: int, data: memoryview, most_bytes: int) -> int:
-    """Return the declared size of compressed records, else the maximum to which their codec can expand their size.
+    """Return the declared size of compressed records, else the maximum size to which the codec can expand them.
 
     decompress() with this limit rejects records that are larger than declared.
     """
@@ -111,7 +111,7 @@ def _unsnap(data: memoryview, most_bytes: int) -> bytes:
 
 
 def _unsnap_block(data: memoryview, most_bytes: int) -> bytes:
-    """Decompress a block with a leading length; a block over the limit gives as many zeros."""
+    """Decompress a block that starts with its length; for a block above the limit, return zeros of this length."""
     if _snappy_size(data) >= most_bytes:
         return bytes(most_bytes)
     return bytes(cramjam.snappy.decompress_raw(data))

@@ -1,12 +1,12 @@
-"""The settings of topics by Kafka's names: retention and cleanup can be changed. All others are accepted if the server already
-behaves in that way, or if a client cannot notice the difference; the returned value is the value in effect.
+"""The settings of topics with Kafka's names. Retention and cleanup can be changed. Other settings are accepted if the server
+behaves in this way or clients cannot notice a difference; responses contain effective values.
 
 cleanup.policy        delete, or compact, or both       compaction_delay_us
-delete.retention.ms   how long null values stay       compaction_delay_us
+delete.retention.ms   how long null values are kept compaction_delay_us
 retention.ms          -1 for no limit                   retention_us
-retention.bytes       -1 for no limit                   retention_bytes, which counts all partitions together
+retention.bytes       -1 for no limit                   retention_bytes, for all partitions together
 headstream.kafka.headers    a convention                kafka_headers
-max.message.bytes     up to one batch                   MAX_BATCH_BYTES, which is in effect
+max.message.bytes     up to one batch                   MAX_BATCH_BYTES (effective value)
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ _CHANGEABLE: Final[Mapping[str, tuple[Callable[[TopicOptions], str], int]]] = {
 
 
 def topic_configs(options: TopicOptions) -> list[dict[str, Any]]:
-    """Return the settings of a topic for a response; a value that is the server's default is not one of the topic."""
+    """Return the settings of a topic for a response; values equal to the server's defaults are marked as defaults."""
     defaults = TopicOptions()
     found = [
         {
@@ -131,7 +131,7 @@ def topic_configs(options: TopicOptions) -> list[dict[str, Any]]:
 
 
 def apply_config(options: TopicOptions, name: str, value: str | None) -> TopicOptions:
-    """Return a topic's options with one setting changed (None: to its default); ProtocolError: unknown, read-only or invalid."""
+    """Return a topic's options with one changed setting (None: the default); ProtocolError if unknown, read-only or invalid."""
     try:
         if name == "cleanup.policy":
             return _apply_policy(options, value or "delete")
@@ -151,7 +151,7 @@ def apply_config(options: TopicOptions, name: str, value: str | None) -> TopicOp
 
 
 def _check_accepted(name: str, value: str | None) -> None:
-    """Reject an unknown setting, and a value of a setting without effect that the server does not implement."""
+    """Raise an error for an unknown setting, or for a value that the server does not implement."""
     accepted, required = _ACCEPTED.get(name), _REQUIRED.get(name)
     if accepted is None and required is None:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"unknown setting {name}")
@@ -223,7 +223,7 @@ def alter_configs(call: Call) -> Reply:
 
 
 def change_configs(call: Call) -> Reply:
-    """Change some settings of topics."""
+    """Change individual settings of topics."""
     return _change_all(call, {}, replaces_all=False)
 
 
@@ -266,7 +266,7 @@ def _change(call: Call, resource: dict[str, Any], configs: list[dict[str, Any]],
 
 
 def _combined(options: TopicOptions, name: str, value: str, operation: int) -> str:
-    """Return a list setting with values added or removed."""
+    """Return the value of a list setting with elements added or removed."""
     if name != "cleanup.policy":
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is not a list")
     words = set(_format_policy(options).split(","))

@@ -1,13 +1,13 @@
-"""Fetch: stored messages of partitions as record batches, waiting until enough bytes are available.
+"""Fetch: returns stored messages of partitions as record batches; waits until enough bytes are available.
 
-    Fetch with all partitions                 FetchSession(...)        all of them are read and answered
+    Fetch with all partitions                 FetchSession(...)        all partitions are read and answered
     Fetch with the changes since the last     session.update(...)      partitions that changed in the log or the request are read
 
-Messages that are not available are skipped, as by every other context; a batch includes the skipped offsets, so that a client's
-position advances. A batch contains the result of one poll, uncompressed, regardless of the sent batches.
+Messages whose state is not `available` are skipped; a batch includes the skipped offsets, so that a client's position advances. A
+batch contains the uncompressed result of one poll, regardless of the batches as sent.
 
-A session (KIP-227) keeps the partitions of a connection from one fetch to the next, and is notified of appends to them. So the
-time of a fetch depends on the partitions with new messages, not on all partitions.
+A session (KIP-227) keeps the partitions of a connection between fetches and is notified of appends. The time of a fetch therefore
+depends on the number of partitions with new messages, not on the number of all partitions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NO_BOUNDS: Final = (-1, -1)
 
 @dataclass(slots=True, eq=False)
 class _FetchedPartition:
-    """One partition of a fetch; `shown` has the log start offset and the end that the client received last."""
+    """One partition of a fetch; `shown` contains the log start offset and the end that the client last received."""
 
     topic: str
     index: int
@@ -58,10 +58,10 @@ class _FetchedPartition:
 
 
 class FetchSession:
-    """The partitions that a connection fetches, for one fetch or for several; one thread at a time reads.
+    """The partitions that a connection fetches, for one or several fetches; one thread at a time reads.
 
     Args:
-        on_notify: Called on any thread when messages could be available; once until the next read.
+        on_notify: Called on any thread when messages may be available; at most once until the next read.
     """
 
     def __init__(self, call: Call, on_notify: Callable[[], None]) -> None:
@@ -91,23 +91,23 @@ class FetchSession:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the last read returned enough bytes, or an error."""
+        """Whether the last read returned enough bytes or an error."""
         return self._is_final or self._size >= max(self.request["min_bytes"], 0) or not self._parts
 
     @property
     def waits_for_bytes(self) -> bool:
-        """Whether the fetch waits for more than one byte: then not each new message triggers a recheck."""
+        """Whether the fetch waits for more than one byte, so that not every new message triggers a read."""
         return bool(self.request["min_bytes"] > 1)
 
     @property
     def reads(self) -> int:
-        """The number of partitions that are read next."""
+        """The number of partitions that the next read reads."""
         return len(self._parts if self._is_full else self._pending)
 
     # -- which partitions ------------------------------------------------------------------------------------
 
     def update(self, call: Call) -> bool:
-        """Apply the next fetch, which lists its changes; return False if the session then has too many partitions."""
+        """Apply the next fetch, which lists changes; return False if the session would have too many partitions."""
         self._call, self.request, self._is_full = call, call.request, False
         for topic in call.request["forgotten_topics_data"]:
             for index in topic["partitions"]:
@@ -133,7 +133,7 @@ class FetchSession:
                 self._pending[key] = None
 
     def _find_again(self) -> None:
-        """Find all partitions: topics or permissions have changed."""
+        """Look up all partitions again, because topics or permissions have changed."""
         self._known_by = self._call.context.dispatcher.lookup.snapshot(), self._call.rights
         for key, part in self._parts.items():
             self._find(key, part)
@@ -174,7 +174,7 @@ class FetchSession:
         self._by_directory.clear()
 
     def notify(self, directory: str) -> None:
-        """Record that a partition can have messages."""
+        """Record that a partition may have new messages."""
         key = self._by_directory.get(directory)
         if key is not None:
             self._pending[key] = None
@@ -185,7 +185,7 @@ class FetchSession:
     # -- what is in them -------------------------------------------------------------------------------------
 
     def read(self) -> Reply:
-        """Return the present response: all partitions of the first fetch, later the partitions with changes."""
+        """Return the current response: all partitions for the first fetch, later the partitions with changes."""
         self._is_notified = False  # before reading: an append during it notifies again
         self._size, self._is_final = 0, False
         self._reported.clear()
@@ -208,7 +208,7 @@ class FetchSession:
         return {"session_id": self.id, "responses": [{"topic": name, "partitions": answers} for name, answers in topics.items()]}
 
     def finish(self) -> None:
-        """Record that the last read is sent: partitions with messages are read last the next time."""
+        """Record that the result of the last read is sent; its partitions with messages come last in the next read."""
         self.epoch = self.epoch + 1 if self.epoch < _MOST_EPOCH else 1
         for part, bounds, has_records in self._reported:
             part.shown = bounds
@@ -223,7 +223,7 @@ class FetchSession:
         return max(min(self._call.context.dispatcher.poll_bytes, budget.free_bytes // 4), _LEAST_BYTES)
 
     def _answer(self, part: _FetchedPartition, left: int) -> tuple[dict[str, Any], tuple[int, int], int]:
-        """Return a partition of the response, its bounds, and the size of its records."""
+        """Return a partition for the response, the partition's bounds, and the size of the records."""
         try:
             if part.place is None:
                 raise part.refusal or HeadstreamError("the partition was not found")
@@ -268,7 +268,7 @@ class FetchSession:
         )
 
     def _check_again(self, place: FoundTopic, number: int, offset: int, end: int, polled: Polled) -> tuple[int, int]:
-        """Reject an offset that was dropped during the read: the client decides where it continues."""
+        """Raise an error for an offset that was dropped during the read; the client decides where to continue."""
         first, end_now = find_bounds(self._call, place, number)
         if offset < first or polled.generation != place.topic.generation(number):
             raise OffsetOutOfRangeError(f"offset {offset} was dropped")
@@ -276,7 +276,7 @@ class FetchSession:
 
 
 def open_session(call: Call, before: FetchSession | None, on_notify: Callable[[], None]) -> FetchSession:
-    """Return the session that a fetch continues, else a new session; ProtocolError: it does not exist, or is at another epoch."""
+    """Return the session that a fetch continues, or a new session; ProtocolError if it does not exist or the epoch differs."""
     number, epoch = call.request.get("session_id", 0), call.request.get("session_epoch", -1)
     if epoch <= 0:
         if before is not None:
@@ -292,7 +292,7 @@ def open_session(call: Call, before: FetchSession | None, on_notify: Callable[[]
 
 
 def find_bounds(call: Call, place: FoundTopic, number: int) -> tuple[int, int]:
-    """Return the log start offset of a partition (from 1) and its end; PartitionNotFoundError if it is gone."""
+    """Return the log start offset and the end of a partition (from 1); PartitionNotFoundError if it no longer exists."""
     log = call.context.dispatcher.broker.backing.log
     written_end, first = log.written_end(place.topic, number), log.start_offset(place.topic, number)
     with log.reading(place.topic, number) as follower:
@@ -302,7 +302,7 @@ def find_bounds(call: Call, place: FoundTopic, number: int) -> tuple[int, int]:
 
 
 def check_epoch(epoch: int) -> None:
-    """Raise ProtocolError for the epoch of another leader; -1 means unknown."""
+    """Raise ProtocolError for the epoch of a different leader; -1 means unknown."""
     if epoch not in (-1, LEADER_EPOCH):
         fault = ErrorCode.FENCED_LEADER_EPOCH if epoch < LEADER_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH
         raise ProtocolError(fault, f"the leader is in epoch {LEADER_EPOCH}, not {epoch}")

@@ -1,4 +1,4 @@
-"""First and end offsets of partitions, and offsets by time: the log's own time, of appending."""
+"""First offsets and end offsets of partitions, and offsets by append time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOWHERE: Final = -1
 
 
 def list_offsets(call: Call) -> Reply:
-    """Return the first offset of each partition, its end, or the first offset at a time."""
+    """Return the first offset of each partition, the end offset, or the first offset at a time."""
     topics = []
     for topic in call.request["topics"]:
         answers = [_list(call, topic["name"], partition) for partition in topic["partitions"]]
@@ -62,7 +62,7 @@ def _offset_of(call: Call, place: FoundTopic, number: int, time_ms: int) -> tupl
 
 
 def find_epoch_ends(call: Call) -> Reply:
-    """Return the end of the only leader's epoch: the end of each partition."""
+    """Return the end of the only leader epoch: the partition's end."""
     topics = []
     for topic in call.request["topics"]:
         answers = []

@@ -1,4 +1,4 @@
-"""Produce: record batches of clients into partitions, once for idempotent producers; and ids for such producers."""
+"""Produce: appends clients' record batches to partitions, once for idempotent producers; assigns ids to such producers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CODEC: Final = 7
 
 
 def is_big(call: Call) -> bool:
-    """Return whether a request is served on a thread: it is long, compressed, or waits for the disk."""
+    """Return whether to handle a request on a thread, because it is long, compressed, or waits for the disk."""
     places = call.context.dispatcher.lookup
     size = 0
     for topic in call.request["topic_data"]:
@@ -42,7 +42,7 @@ def is_big(call: Call) -> bool:
 
 
 def decompressed_bytes(call: Call) -> int:
-    """Return the maximum size of a request's biggest compressed batch: they are decompressed one after the other."""
+    """Return the maximum size of a request's largest compressed batch; batches are decompressed one at a time."""
     size_bytes = 0
     for topic in call.request["topic_data"]:
         for partition in topic["partition_data"]:
@@ -97,7 +97,7 @@ def _refused(error: HeadstreamError) -> ErrorCode:
 
 
 def _store(call: Call, name: str, index: int, records: memoryview | None) -> tuple[int, int]:
-    """Append a batch, and return the offset of its first message and the partition's log start offset."""
+    """Append a batch; return the offset of its first message and the partition's log start offset."""
     server = call.context.dispatcher
     place = find_place(call, name, Rights.send)
     if not 0 <= index < place.topic.partitions:
@@ -119,7 +119,7 @@ def _store(call: Call, name: str, index: int, records: memoryview | None) -> tup
 
 
 def init_producer(call: Call) -> Reply:
-    """Return a new producer id; each partition stores the last batches appended with it."""
+    """Return a new producer id; each partition records the last batches that were appended with the id."""
     if call.request["transactional_id"] is not None:
         return {"error_code": ErrorCode.INVALID_REQUEST, "producer_id": -1, "producer_epoch": -1}
     try:

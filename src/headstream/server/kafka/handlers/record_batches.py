@@ -1,4 +1,4 @@
-"""Record batches from and to clients: heads, checksums, compression, and rare records that the kernels do not handle.
+"""Converts record batches from and to clients: heads, checksums, compression, and rare records that kernels do not handle.
 
 a client's batch -> checked -> decompressed -> decode_records -> sent messages
 stored messages  -> encode_batch -> a batch for clients
@@ -50,8 +50,8 @@ class ClientBatch(NamedTuple):
     """A client's batch for a partition.
 
     Args:
-        messages: Encoded as sent, back to back.
-        producer_id: The idempotent producer's id, else -1.
+        messages: Encoded sent messages, contiguous.
+        producer_id: The id of an idempotent producer, else -1.
     """
 
     messages: bytearray
@@ -62,12 +62,12 @@ class ClientBatch(NamedTuple):
 
 
 def read_batch(records: memoryview | None, convention: Convention = "headstream") -> ClientBatch:
-    """Return the messages of a client's batch, by the topic's convention of headers; a partition accepts one batch per request.
+    """Return the messages of a client's batch, with the topic's header convention; one batch per partition and request.
 
     Raises:
-        DecodeError: the bytes are not a batch, or do not match its checksum.
-        ProtocolError: the batch is invalid for clients, or unsupported.
-        LimitError, HeaderError: the log rejects its messages.
+        DecodeError: the bytes are not a batch or do not match the checksum.
+        ProtocolError: the batch is unsupported, or not allowed for clients.
+        LimitError, HeaderError: the log rejects the messages.
     """
     if records is None or len(records) < HEAD_BYTES:
         raise DecodeError("a record batch is cut short", 0, HEAD_BYTES, 0 if records is None else len(records))
@@ -106,9 +106,9 @@ def make_batch(
     """Return a batch for clients.
 
     Args:
-        chunks: Stored messages; without messages, the batch has no records and moves a client past its offsets.
-        base_offset: The offset of the first message, or less.
-        last_offset: The offset of the last message, or more; less than 2^31 after the first.
+        chunks: Stored messages. If empty, the batch has no records and only moves a client past the offsets.
+        base_offset: The offset of the first message, or a smaller offset.
+        last_offset: The offset of the last message, or a greater offset; less than 2^31 after base_offset.
     """
     write = partial(_encode_rare_message, topic=topic, convention=convention)
     return encode_batch(chunks, base_offset, last_offset, LEADER_EPOCH, write, is_typed=convention == "headstream")
@@ -132,7 +132,7 @@ def _bytes(data: memoryview, at: int) -> tuple[bytes | None, int]:
 
 
 def _decode_rare_record(record: memoryview, base_ms: int | None, convention: Convention = "headstream") -> bytes:
-    """Return the sent message of a checked record, without its length."""
+    """Return the sent message for a checked record (without length)."""
     delta, at = _varint(record, 1)
     _, at = _varint(record, at)
     key, at = _bytes(record, at)
@@ -178,7 +178,7 @@ def _encode_bytes(data: bytes | None) -> bytes:
 def _encode_rare_message(
     stored: memoryview, base_ms: int | None, base_offset: int, topic: str = "", convention: Convention = "headstream"
 ) -> tuple[bytes, int]:
-    """Return the record of a stored message, with its length, and its time in milliseconds."""
+    """Return the record (with length) for a stored message, and the message's time in milliseconds."""
     message = next(iter(decode_polled(stored)))
     pairs = list(message.headers.items())
     times = [value.value for name, value in pairs if name == TIMESTAMP_HEADER and value.kind == HeaderKind.INT64]

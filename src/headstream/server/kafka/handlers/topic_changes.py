@@ -27,7 +27,7 @@ _END: Final = -1
 
 
 def create_topics(call: Call) -> Reply:
-    """Create topics; their limits are wide, so that null values and long keys can be stored."""
+    """Create topics with the limits `wide`, so that null values and long keys can be stored."""
     names = Counter(topic["name"] for topic in call.request["topics"])
     return {"topics": [_answer(call, topic, names) for topic in call.request["topics"]]}
 
@@ -79,7 +79,7 @@ def _create(call: Call, wanted: dict[str, Any]) -> tuple[FoundTopic | None, Topi
 
 
 def _check_copies(wanted: dict[str, Any]) -> None:
-    """Reject more than one replica of a partition."""
+    """Raise an error if more than one replica is requested."""
     if wanted["replication_factor"] not in (_DEFAULT, 1) and not wanted["assignments"]:
         raise ProtocolError(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be 1: there is one broker")
     numbers = sorted(each["partition_index"] for each in wanted["assignments"])
@@ -152,7 +152,7 @@ def _add_partitions(call: Call, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def delete_records(call: Call) -> Reply:
-    """Delete the messages of partitions before an offset, and return where each begins now; each can fail separately."""
+    """Delete the messages of partitions before an offset; return the new start offsets. Each partition can fail separately."""
     return {
         "topics": [
             {"name": topic["name"], "partitions": [_delete_records(call, topic["name"], each) for each in topic["partitions"]]}

@@ -1,4 +1,4 @@
-"""Topics by Kafka's names: `shop.orders` is shop/orders; a name without a dot is in the default stream."""
+"""Maps Kafka's topic names: `shop.orders` is shop/orders; names without a dot are in the default stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolErro
 
 
 def topic_name(call: Call, name: str) -> TopicName:
-    """Return the topic of a Kafka name; ProtocolError if Kafka does not allow the name."""
+    """Return the topic name for a Kafka name; ProtocolError if Kafka does not allow the name."""
     try:
         return _topic_name(call.context.settings.default_stream, name)
     except InvalidInputError:
@@ -34,17 +34,17 @@ def kafka_name(call: Call, name: TopicName) -> str | None:
 
 
 def topic_id(place: FoundTopic) -> uuid.UUID:
-    """Return the id of a topic; a topic recreated under the same name gets another id."""
+    """Return the id of a topic; a recreated topic with the same name has a different id."""
     topic = place.topic
     return uuid.UUID(int=(topic.stream_number << 64) | (topic.number << 1) | 1)
 
 
 def find_place(call: Call, name: str, right: Callable[[Rights, int, int], None]) -> FoundTopic:
-    """Return the topic of a Kafka name, if the user has a right to it.
+    """Return the topic for a Kafka name if the user has the right.
 
     Raises:
-        ProtocolError: the name is invalid in Kafka, or the user lacks the right.
-        TopicNotFoundError: the topic does not exist, and the user is allowed to know that.
+        ProtocolError: the name is invalid in Kafka or the user does not have the right.
+        TopicNotFoundError: the topic does not exist and the user is allowed to know this.
     """
     named = topic_name(call, name)
     try:
@@ -60,7 +60,7 @@ def find_place(call: Call, name: str, right: Callable[[Rights, int, int], None])
 
 
 def is_allowed(right: Callable[..., None], *arguments: int) -> bool:
-    """Return whether the user has a right: one of Rights' methods, with its arguments."""
+    """Return whether the user has a right; `right` is a method of Rights with arguments."""
     try:
         right(*arguments)
     except PermissionDeniedError:
@@ -69,7 +69,7 @@ def is_allowed(right: Callable[..., None], *arguments: int) -> bool:
 
 
 def list_places(call: Call) -> Iterator[tuple[str, FoundTopic]]:
-    """Yield the topics that a user is allowed to read, poll or send to, by their Kafka names."""
+    """Yield the topics, with Kafka names, that a user is allowed to read, poll or send to."""
     rights = call.rights
     for stream in call.context.dispatcher.lookup.snapshot().values():
         for topic in stream.topics.values():

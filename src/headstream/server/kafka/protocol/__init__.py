@@ -1,1 +1,1 @@
-"""Kafka's protocol in bytes: frames, the schemas of requests and responses, error codes. Sans-IO."""
+"""Encodes Kafka's protocol: frames, schemas of requests and responses, error codes. Sans-IO."""

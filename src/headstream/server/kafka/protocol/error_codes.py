@@ -1,4 +1,4 @@
-"""Kafka's error codes, and the code of each error of Headstream."""
+"""Kafka's error codes, and the code for each Headstream error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headstream.errors import HeadstreamError
 
 
 class ErrorCode(enum.IntEnum):
-    """The codes of this server's responses, by Kafka's names."""
+    """The error codes in this server's responses, with Kafka's names."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -21,7 +21,7 @@ def is_number(field: KafkaField) -> bool:
 
 
 def number_runs(fields: Sequence[KafkaField]) -> Iterator[list[KafkaField]]:
-    """Yield fields in order: neighbouring numbers together, each other field alone."""
+    """Yield fields in order: neighbouring numbers as one group, every other field singly."""
     for is_run, run in groupby(fields, is_number):
         if is_run:
             yield list(run)

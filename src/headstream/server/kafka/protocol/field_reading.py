@@ -1,7 +1,7 @@
-"""Reads the fields of Kafka's messages: a function for each structure in each version, built once.
+"""Reads the fields of Kafka's messages, with one function per structure and version, built once.
 
-Neighbouring numbers are read together. Claimed sizes are always checked: an array has at most as many elements as bytes are
-left, and all arrays of a message together have at most MAX_ELEMENTS.
+Neighbouring numbers are read together. Declared sizes are always checked: an array can have at most one element per remaining
+byte, and all arrays of a message together at most MAX_ELEMENTS elements.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _ReadInto = Callable[[Cursor, dict[str, Any]], None]
 
 
 def make_reader(fields: Sequence[KafkaField], version: int, *, is_flexible: bool) -> Callable[[Cursor], dict[str, Any]]:
-    """Return the function that reads a structure with these fields (of all versions) in a version."""
+    """Return a function that reads a structure in a version; `fields` are the fields of all versions."""
     there = [field for field in fields if version in field.versions]
     steps = [
         _numbers_step(run) if is_number(run[0]) else _field_step(run[0], version, is_flexible)

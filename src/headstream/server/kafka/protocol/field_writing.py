@@ -1,4 +1,4 @@
-"""Writes the fields of Kafka's messages: a function for each structure in each version, built once.
+"""Writes the fields of Kafka's messages, with one function per structure and version, built once.
 
 Neighbouring numbers are written together.
 """
@@ -24,7 +24,7 @@ Write = Callable[[list[BytesLike], Any], None]
 
 
 def make_writer(fields: Sequence[KafkaField], version: int, *, is_flexible: bool) -> Write:
-    """Return the function that writes a structure in a version from values by field name; missing fields have their defaults."""
+    """Return a function that writes a structure in a version from values by field name; missing fields get defaults."""
     there = [field for field in fields if version in field.versions]
     steps = [
         _numbers_step(run, version) if is_number(run[0]) else _field_step(run[0], version, is_flexible)
@@ -76,7 +76,7 @@ def _field_step(field: KafkaField, version: int, is_flexible: bool) -> Write:
 
 
 def _tagged_step(fields: Sequence[KafkaField], version: int) -> Write:
-    """Return the function that writes the tagged fields that differ from their defaults, by tag."""
+    """Return a function that writes the tagged fields that differ from their defaults, by tag."""
     tagged = [
         (field.tag or 0, field.name, default_of(field, version), _field_writer(field, version, is_flexible=True))
         for field in sorted(fields, key=lambda field: field.tag or 0)

@@ -1,4 +1,4 @@
-"""Frames of Kafka's protocol: a length, then a request with its head; sans-IO.
+"""Frames of Kafka's protocol: a length, then a request with a head; sans-IO.
 
 request    length i32 | api_key i16 | version i16 | correlation_id i32 | client_id string | [tagged fields] | message
 response   length i32 | correlation_id i32 | [tagged fields] | message                            big-endian
@@ -25,7 +25,7 @@ class RequestHead(NamedTuple):
     """The head of a request.
 
     Args:
-        correlation_id: Repeated in the response.
+        correlation_id: Number that the response repeats.
     """
 
     api_key: int
@@ -35,7 +35,7 @@ class RequestHead(NamedTuple):
 
 
 def pull_head(frame: memoryview) -> tuple[RequestHead, int]:
-    """Return a request's head without tagged fields from a frame without its length, and the position after it; DecodeError."""
+    """Return the head (without tagged fields) of a frame (without length), and the position after the head; DecodeError."""
     if len(frame) < _HEAD.size:
         raise DecodeError("the header of a request is cut short", 0, _HEAD.size, len(frame))
     api_key, version, correlation_id, size = _HEAD.unpack_from(frame)
@@ -50,7 +50,7 @@ def pull_head(frame: memoryview) -> tuple[RequestHead, int]:
 
 
 def skip_tags(frame: memoryview, at: int) -> int:
-    """Return the position after the tagged fields of a head; DecodeError if they are incomplete, or too many."""
+    """Return the position after the tagged fields of a head; DecodeError if the fields are incomplete or too many."""
     count, at = _pull_varint(frame, at)
     if count > _MAX_TAGS:
         raise DecodeError("the header of a request has too many tagged fields", at)
@@ -77,13 +77,13 @@ def _pull_varint(frame: memoryview, at: int) -> tuple[int, int]:
 
 
 def response_pieces(correlation_id: int, body: Sequence[BytesLike], *, is_flexible: bool) -> list[BytesLike]:
-    """Return a complete response; `is_flexible`: its head has a section of tagged fields, which is empty."""
+    """Return a complete response; `is_flexible`: the head has an (empty) section of tagged fields."""
     size = sum(map(len, body)) + 4 + is_flexible
     return [_RESPONSE.pack(size, correlation_id) + b"\0" * is_flexible, *body]
 
 
 class KafkaFrameBuffer:
-    """The bytes of one connection: received at the end, taken as frames (up to `most_bytes`) at the beginning."""
+    """Buffer of one connection: bytes are received at the end; frames (up to `most_bytes`) are taken from the start."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -107,14 +107,14 @@ class KafkaFrameBuffer:
 
     @property
     def has_frame(self) -> bool:
-        """Whether take() returns a frame; Also True if its length is invalid, which take() reports."""
+        """Whether take() returns a frame, or reports an invalid length."""
         try:
             return 0 < self.needed_bytes() <= self.pending_bytes
         except DecodeError:
             return True
 
     def writable(self) -> memoryview:
-        """Return the free part of the buffer, which is not empty; frames taken before become invalid."""
+        """Return the free part of the buffer, which is never empty; previously taken frames become invalid."""
         if self._begin == self._end:
             self._begin = self._end = 0
         elif self._end == len(self._data):
@@ -128,7 +128,7 @@ class KafkaFrameBuffer:
         self._end += count
 
     def needed_bytes(self) -> int:
-        """Return the buffer size that the next frame needs, 0 while unknown; DecodeError for an invalid length."""
+        """Return the buffer size that the next frame requires, 0 if unknown; DecodeError for an invalid length."""
         if self.pending_bytes < 4:
             return 0
         size: int = _LENGTH.unpack_from(self._data, self._begin)[0]
@@ -137,7 +137,7 @@ class KafkaFrameBuffer:
         return size + 4
 
     def take(self) -> memoryview | None:
-        """Return the next frame without its length, valid until bytes are received; None if it is incomplete."""
+        """Return the next frame without its length, valid until bytes are received; None if the frame is incomplete."""
         needed = self.needed_bytes()
         if not needed or needed > self.pending_bytes:
             return None
@@ -146,7 +146,7 @@ class KafkaFrameBuffer:
         return memoryview(self._data)[begin + 4 : self._begin]
 
     def resize(self, size_bytes: int) -> None:
-        """Resize the buffer, at least to the pending bytes and to the smallest buffer."""
+        """Resize the buffer, at least to the size of the pending bytes and the minimum size."""
         pending = bytes(memoryview(self._data)[self._begin : self._end])
         self._data = bytearray(max(size_bytes, len(pending), _SMALL_BYTES))
         self._data[: len(pending)] = pending

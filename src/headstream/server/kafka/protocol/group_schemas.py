@@ -1,6 +1,6 @@
 """The schemas of consumer groups and their offsets.
 
-They are in the notation of schema.py; names and versions are as in Kafka's own message definitions.
+schema.py describes the notation; names and versions are as in Kafka's message definitions.
 """
 
 from __future__ import annotations

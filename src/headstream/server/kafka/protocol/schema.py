@@ -1,16 +1,16 @@
-"""Schemas of Kafka's protocol: a text lists the fields of requests and responses by version; the encoding follows from it.
+"""Schemas of Kafka's protocol, which list the fields of requests and responses by version and determine the encoding.
 
     find_coordinator request key=10 versions=0-4 flexible=3+
       key string 0-3                          in versions 0 to 3
       coordinator_keys []string 4+            from version 4 on
       coordinators [] 4+ {                    an array of structures
         error_message string ?                nullable (`?2+`   : from version 2 on)
-        node_id int32 =-1                     the default, where it is not 0, "" or empty
+        node_id int32 =-1                     the default, if it is not 0, "" or empty
         leader struct tag=1 {                 a tagged field
       }
 
-A message is a dict by the names of its fields. Numbers are big-endian. In flexible versions lengths are unsigned varints, one
-more than the length (0 is null), and a structure ends with its tagged fields.
+A message is a dict of values by field name. Numbers are big-endian. In flexible versions, a length is stored as an unsigned
+varint of the length plus 1 (0: null), and a structure ends with tagged fields.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from headstream.server.kafka.protocol.schema_text import KafkaField, parse_text
 
 @dataclass(frozen=True, eq=False)  # hashed by identity, with each request
 class Schema:
-    """A request or a response in all its versions.
+    """A request or a response in all versions.
 
     Args:
-        name: The API's, as `list_offsets`.
+        name: Name of the API, for example `list_offsets`.
         flexible_from: The first flexible version, or None.
     """
 
@@ -49,7 +49,7 @@ class Schema:
         return self.flexible_from is not None and version >= self.flexible_from
 
     def decode(self, version: int, data: BytesLike) -> dict[str, Any]:
-        """Return a message by field name, ignoring bytes after it; records are parts of the data, not copied. DecodeError."""
+        """Return a message by field name, ignoring surplus bytes; records are views of the data, not copies. DecodeError."""
         cursor = Cursor(memoryview(data))
         try:
             return _reader_of(self, version)(cursor)
@@ -57,7 +57,7 @@ class Schema:
             raise DecodeError(f"{self.name} version {version}: {error}", cursor.at) from None
 
     def encode(self, version: int, values: Mapping[str, Any]) -> list[BytesLike]:
-        """Return a message in pieces (also records); missing fields get defaults, fields of other versions are left out."""
+        """Return a message in pieces; missing fields get defaults, fields of other versions are omitted."""
         pieces: list[BytesLike] = [bytearray()]
         _writer_of(self, version)(pieces, values)
         return [piece for piece in pieces if len(piece)]
@@ -74,7 +74,7 @@ def _writer_of(schema: Schema, version: int) -> Write:
 
 
 def parse_schemas(text: str) -> dict[tuple[str, str], Schema]:
-    """Parse schemas in the notation above; return them by name and `request` or `response`. ValueError for an invalid line."""
+    """Parse schemas in the notation above; return schemas by name and `request` or `response`. ValueError if invalid."""
     return {
         (name, way): Schema(name, key, first, last, flexible, fields)
         for name, way, key, first, last, flexible, fields in parse_text(text)

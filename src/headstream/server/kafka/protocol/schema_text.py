@@ -1,4 +1,4 @@
-"""Parser of the notation of schemas (see schema.py)."""
+"""Parses the schema notation (see schema.py)."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class KafkaField:
 
     Args:
         kind: bool, int8 to int64, string, bytes, uuid or records; empty or `struct` for a structure.
-        is_array: Whether it is an array of `kind`.
-        nullable: The versions in which it is nullable.
-        default: The default value, if it is not 0, "" or empty.
+        is_array: Whether the field is an array of `kind`.
+        nullable: The versions in which the field is nullable.
+        default: The default value, if not 0, "" or empty.
     """
 
     name: str
@@ -56,7 +56,7 @@ class KafkaField:
 
 
 class Head(NamedTuple):
-    """The first line of a schema, and its fields."""
+    """The first line of a schema, and the schema's fields."""
 
     name: str
     way: str

@@ -1,4 +1,4 @@
-"""A Java class for the driver, which commits to Delta tables in S3 so that the store refuses a commit that already exists.
+"""A Java class for the driver that makes a commit to a Delta table in S3 fail if the commit already exists.
 
 ConditionalS3LogStore.java      source
 conditional-s3-log-store.jar    compiled for Java 17, by `python tools/build_s3_log_store.py`

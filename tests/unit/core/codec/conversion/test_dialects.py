@@ -175,7 +175,7 @@ def test_plan_says_what_convert_refuses_of_the_whole_message(headers: list[tuple
     whole = hs.Message(payload=b"x", headers=hs.Headers(headers))
     (finding,) = plan_conversion(whole, to="kip82")
     assert finding.is_loss
-    assert "at most 1024 headers of 1048576 bytes" in finding.reason
+    assert "at most 1024 headers with 1048576 bytes" in finding.reason
     with pytest.raises(hs.LimitError, match="at most 1024 headers"):
         convert(whole, to="kip82")
 

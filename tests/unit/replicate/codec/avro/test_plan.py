@@ -43,7 +43,7 @@ def test_compile_rows_says_what_the_columns_are() -> None:
         (row_schema(("a", ["null"])), r"'data\.a' must be a union"),
         (row_schema(("a", ["null", "int", "string"])), r"'data\.a' must be a union .*, not of null, int, string"),
         (row_schema(("a", ["null", "null", "int"])), r"'data\.a' must be a union"),
-        (row_schema(("a", {"type": "fixed", "name": "F", "size": 0})), "0 bytes"),
+        (row_schema(("a", {"type": "fixed", "name": "F", "size": 0})), "at least 1 byte"),
         (row_schema(("a", "int"), ("a", "int")), "'a' twice"),
         (row_schema(("a", "int"), before="int"), "'beforeData' must be a record, not int"),
         (row_schema(("a", "int"), before={"type": "record", "name": "B", "fields": [{"name": "b", "type": "int"}]}), "'b'"),

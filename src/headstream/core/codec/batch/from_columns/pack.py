@@ -172,9 +172,8 @@ def pack(
         key_validity: Bitmap of keys that are not null, lowest bit first; None if no key is null.
         payload_validity: Bitmap of payloads that are not null; None if no payload is null.
         headers_offsets: int32; None if no message has headers.
-        headers_data: Header blocks as sent, without reserved headers. pack() adds the reserved headers for keys and null
-            payloads.
-        ids: 16 bytes per message, as stored; None lets the log generate them.
+        headers_data: Header blocks as sent, without reserved headers; pack() adds reserved headers for keys and null payloads.
+        ids: 16 bytes per message, as stored; if None, the log generates ids.
 
     Raises:
         InvalidInputError: the buffers are inconsistent.

@@ -42,15 +42,15 @@ else:
     from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
 
 HEAD_BYTES: Final = layout.RECORDS_HEAD
-"""The size of a batch's head, before its records."""
+"""The size of a batch's header, which precedes the records."""
 
 _HEAD: Final = struct.Struct(">qiibIhiqqqhii")
 _CHECK: Final = struct.Struct(">I")
 
 _BLOCK_BYTES: Final = 8 << 10
-"""Maximum header bytes of a message here, and the space reserved for them; messages with more go to the fallback."""
+"""Maximum size of a message's headers in this kernel, and the reserved space; larger messages are passed to the fallback."""
 _HEADERS: Final = 65
-"""Maximum headers of a record here, including hs.kinds."""
+"""Maximum number of headers of a record in this kernel, including hs.kinds."""
 
 # The positions of found numbers and notes: the scans, like encode_row(), use the first 48 bytes.
 ENCODED_HEADERS = cython.declare(cython.longlong, 24)
@@ -313,11 +313,9 @@ def encode_batch(
         chunks: Complete stored messages in order of offset; can be empty.
         base_offset: First offset of the batch; at most the first message's offset.
         last_offset: Last offset of the batch; at least the last message's offset, and less than base_offset + 2^31.
-        write_fallback: Encodes a message that the kernel does not support. Arguments: the message, the batch's base time (None
-            uses the message's time) and base_offset. Returns the record including its length, and its time in milliseconds since
-            1970 UTC.
-        is_typed: Whether headers are written as text with hs.kinds; otherwise write_fallback encodes each message that has
-            headers.
+        write_fallback: Encodes a message that the kernel does not support. Arguments: the message, the batch's base time (None:
+            the message's time), base_offset. Returns the record with its length, and its time in milliseconds since 1970 UTC.
+        is_typed: Whether headers are written as text with hs.kinds; otherwise write_fallback encodes messages with headers.
     """
     data = c.new_bytes(HEAD_BYTES + sum(len(chunk) for chunk in chunks) + _SLACK_BYTES)
     noted, scratch, end = bytearray(_NOTES.size), _EncodeScratch(), HEAD_BYTES

@@ -39,7 +39,7 @@ else:
 FALLBACK_ROW: Final = 1
 """The flag of a row that falls back to codec.kafka; its block is empty."""
 LOSSY_ROW: Final = 2
-"""The flag of a row with headers that no message can have; they are omitted."""
+"""The flag of a row with headers that a message cannot have; these headers are omitted."""
 
 MAX_HEADERS = cython.declare(cython.longlong, 64)
 FALLBACK = cython.declare(cython.longlong, -2)

@@ -3,8 +3,8 @@
     in    (key_length u32 | key | kind u8 | value_length u32 | value)* per message
     out   lists of (key STRING, value BINARY or null) in Arrow's layout; if a header is typed, hs.kinds is last in its list
 
-Rare cases have only one implementation, in codec.kafka, which handles them row by row: reserved names and invalid blocks (which
-it rejects), values that hs.kinds contains in hex, names that Spring writes as bytes, more than 64 headers.
+Rare cases have only one implementation, in codec.kafka, which handles them row by row: reserved names and invalid blocks (both
+are rejected), values that hs.kinds contains in hex, names that Spring writes as bytes, more than 64 headers.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ else:
     from cython.cimports.headstream.core.codec.batch.kafka.varints import read_varint
 
 MAX_TIME_MS: Final = ((1 << 63) - 1) // 1000
-"""The last millisecond whose microseconds fit an int64."""
+"""The last time in milliseconds whose microseconds fit into an int64."""
 NO_BASE_MS: Final = -(1 << 63)
-"""Stands for the base of times of records without a time."""
+"""The base time if records have no time."""
 TIME_FAULT: Final = 4
 FAULTS: Final = {
     1: "a record is cut short",
@@ -28,7 +28,7 @@ FAULTS: Final = {
     TIME_FAULT: "the time of a record is out of range",
     5: "there are more bytes than records",
 }
-"""The texts of faults by number."""
+"""The descriptions of faults by number."""
 
 MAX_TIME = cython.declare(cython.longlong, MAX_TIME_MS)
 

@@ -41,13 +41,13 @@ else:
 
 NO_BASE = cython.declare(cython.longlong, NO_BASE_MS)
 NO_TIME = cython.declare(cython.longlong, -1)
-"""A record's time in milliseconds if it has none; in microseconds no record can have it."""
+"""The time of a record without a time, milliseconds; as microseconds, it is impossible for a record."""
 FALLBACK = cython.declare(cython.longlong, -2)
 
 _GROWTH: Final = 85
 """Maximum growth of a record without headers into a message: the sent head, hs.key, hs.null and hs.timestamp."""
 _HEADER_GROWTH: Final = 26
-"""Maximum growth of a header: its lengths and kind, and a value that is longer than its text."""
+"""Maximum growth of a header: lengths, kind, and a value that is longer than its text."""
 
 # The positions of found numbers and notes: faults use the first 24 bytes, the checks the next.
 FOUND = cython.declare(cython.longlong, 24)
@@ -69,7 +69,7 @@ HS_KINDS = cython.declare(cython.ulonglong, int.from_bytes(b"hs.kinds", "little"
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_reserved(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Return whether a key is reserved and handled by codec.kafka; hs.kinds is not."""
+    """Return whether a key is a reserved key other than hs.kinds; codec.kafka handles such keys."""
     if size < 3 or p[at] != 104 or p[at + 1] != 115 or p[at + 2] != 46:
         return False
     return size != 8 or c.load64(p, at) != HS_KINDS
@@ -244,8 +244,7 @@ def decode_records(
         read_fallback: Converts a record that the kernel does not support. Arguments: the record's bytes without its length, and
             base_ms. Returns the sent message.
         most_bytes: Maximum size of the messages, bytes.
-        is_typed: Whether the kinds of headers are read from hs.kinds; otherwise read_fallback converts each record that has
-            headers.
+        is_typed: Whether kinds are read from hs.kinds; otherwise read_fallback converts all records that have headers.
     """
     view, noted = memoryview(records), bytearray(_NOTES.size)
     if base_ms is not None and not -MAX_TIME_MS <= base_ms <= MAX_TIME_MS:

@@ -69,10 +69,10 @@ RUNS_FULL = cython.declare(cython.longlong, 1)
 STOPPED = cython.declare(cython.longlong, 2)
 
 _RUNS: Final = 256
-"""Runs of matching messages that one part of a scan lists."""
+"""Number of runs of matching messages that one part of a scan lists."""
 
 _STACK_BYTES: Final = 256
-"""More than the deepest expression needs: core/filters/parser.py limits the depth."""
+"""Size of the stack, sufficient for the deepest expression; core/filters/parser.py limits the depth."""
 
 _NOTES: Final = struct.Struct("<9qQ")
 """A fault (3), then the byte position reached, runs, matching messages, their bytes, scanned and failed messages, the last
@@ -177,8 +177,7 @@ def filter_stored(
 
     Args:
         size_bytes: Approximate maximum size of the returned messages, bytes; at least one matching message is returned.
-        on_failure: What to do with a message whose values cannot be compared: 0 treats it as not matching, 1 as matching, 2 stops
-            the scan before the message.
+        on_failure: What to do with a message whose values cannot be compared: 0 no match, 1 match, 2 stop the scan.
     """
     view = memoryview(stored).cast("B") if memoryview(stored).nbytes else memoryview(b"")
     if not start < view.nbytes:

@@ -28,7 +28,7 @@ from headstream.core.model.reserved import KEY_HEADER
 from headstream.errors import LimitError
 
 NOTES: Final = struct.Struct("<5q")
-"""A kernel's note of a fault."""
+"""The layout of a fault that a kernel records."""
 
 _LIMITS: Final = {
     KEY_SIZE: "a header key must have 1 to {need} bytes, not {have}",
@@ -51,7 +51,7 @@ _ONE_ADVICE: Final = (
     "It is one message: make it smaller, or use a topic with limits wide, which are chosen when a topic is created",
     "It is one message: make it smaller, or store the large part elsewhere and send a reference",
 )
-"""Advice for a batch that is too large as a whole; for one message, by whether the topic is wide."""
+"""Advice for a batch that is too large as a whole, and for one message, depending on whether the topic is wide."""
 
 
 def _first_end(view: memoryview) -> int:

@@ -131,7 +131,7 @@ def _drop(
 ) -> cython.longlong:
     """Copy the messages with new ids, in the longest possible pieces; return the end of the copy.
 
-    Each message is compared with the newest messages before it, including messages of its batch, as if it were sent alone.
+    Each message is compared with the newest messages before it, including messages of the same batch.
     """
     at: cython.longlong = 0
     to: cython.longlong = 0

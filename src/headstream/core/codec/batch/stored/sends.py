@@ -309,8 +309,7 @@ def extend_crc32c(stored: BytesLike, value: int) -> tuple[int, int]:
 def make_rows(stored: BytesLike, base_offset: int, byte_position: int, offset: int) -> Sends:
     """Return rows for stored messages, one row per run of messages with the same time.
 
-    The rows end at the first message that is truncated, does not have the next offset, or has a payload that does not match its
-    CRC-32.
+    The rows end at the first message that is truncated, does not have the next offset, or has a damaged payload.
     """
     view = _changeable(stored)
     p: cython.p_uchar = c.changeable(view)

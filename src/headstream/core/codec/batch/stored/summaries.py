@@ -47,7 +47,7 @@ else:
     from cython.cimports.headstream.core.codec.batch.stored.siphash import siphash128
 
 MAX_LISTED: Final = 64
-"""The most distinct values of a header that are listed."""
+"""Maximum number of distinct values of a header that are listed."""
 
 VALUE = cython.declare(cython.longlong, layout.VALUE_BYTES)
 FIELDS = cython.declare(cython.longlong, 6)
@@ -268,8 +268,7 @@ def summarize_headers(
 
     Args:
         lists: For each header, whether to list its distinct values.
-        blooms: The Bloom filters of the headers, one after the other, to which values are added; the size of each filter in bytes
-            is a power of two.
+        blooms: Contiguous Bloom filters of the headers, to which values are added; the size of each filter is a power of two.
         hashes: Number of bits that are set in a Bloom filter per value.
     """
     names = wanted.names

@@ -31,7 +31,7 @@ else:
     from cython.cimports.headstream.core.codec.batch.to_columns.variant import encode_value
 
 EMPTY_METADATA: Final = bytes([0x11, 0, 0])
-"""The VARIANT metadata of no keys, shared by all values of a map."""
+"""The VARIANT metadata of an empty key list, which all values of a map share."""
 _NOTES: Final = struct.Struct("<7q")
 _VALUE_GROWTH: Final = 41  # the maximum bytes of a VARIANT value beyond those of the stored one
 

@@ -9,13 +9,18 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headstream.core.codec.batch.results import HeaderColumn, HeaderType, WantedHeader
+from headstream.core.codec.binary import encode_headers
 from headstream.core.model import constructors as kinds
 from headstream.core.model.header_values import HeaderKind, HeaderValue
+from headstream.core.model.headers import Headers
 from headstream.errors import DecodeError, HeaderError
 from tests.support import kernels
 from tests.support.messages.batches import header, stored
+from tests.support.messages.strategies import known_values, value_of
 
 KEY = header("hs.key", 1, b"key bytes")
 NULL = header("hs.null", 3, b"\x01")
@@ -183,3 +188,25 @@ def test_a_malformed_value_is_refused_with_its_place(
 ) -> None:
     with pytest.raises(DecodeError, match=text):
         header_columns.decode_header_columns(stored(b"p") + stored(b"p", block), [WantedHeader("k", type_)])
+
+
+@pytest.mark.parametrize("module", kernels.variants("batch.to_columns.header_columns"), ids=kernels.name_of)
+@given(
+    batch=st.lists(
+        st.lists(st.tuples(st.sampled_from(["a", "b", "żółw"]), st.one_of(known_values, value_of(200))), max_size=5), max_size=8
+    ),
+    wanted=st.lists(st.tuples(st.sampled_from(["a", "b", "żółw", "c"]), st.sampled_from(EVERY_TYPE)), min_size=1, max_size=4).map(
+        lambda chosen: [WantedHeader(name, column.type, column.digits) for name, column in chosen]
+    ),
+)
+@settings(max_examples=150, deadline=None)
+def test_columns_agree_with_the_messages(
+    module: ModuleType, batch: list[list[tuple[str, HeaderValue]]], wanted: list[WantedHeader]
+) -> None:
+    messages = [Headers(pairs) for pairs in batch]
+    data = b"".join(stored(b"p", encode_headers(headers), offset=i) for i, headers in enumerate(messages))
+    columns = module.decode_header_columns(data, wanted)
+    for column, made in zip(wanted, columns, strict=True):
+        expected = [fitting(headers.get(column.name), column)[0] for headers in messages]
+        found = values_of(made, column, len(messages))
+        assert all(same(a, b) for a, b in zip(found, expected, strict=True)), (found, expected)
