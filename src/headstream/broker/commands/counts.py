@@ -1,7 +1,7 @@
 """Descriptions of streams, topics and partitions for clients: settings and sizes.
 
-A size is computed as in Iggy's server, because Iggy clients expect such sizes: per stored message 45 bytes, headers and payload;
-plus 24 bytes per thousand messages of a partition.
+As in Iggy's server, a size is the sum of headers, payload and 45 bytes per stored message, plus 24 bytes per thousand messages of
+a partition.
 
 Counting opens the partition's files, so counts are cached until this process, the log's only writer, appends to the partition or
 removes segments. A request for an unchanged topic opens no files.

@@ -7,7 +7,7 @@
     membership.leave(7, now)                          the member leaves
 
 To move a partition to another member, the group revokes it (Assignment.revoked); the owner finishes its messages in progress and
-then releases the partition (released). Without a release, the group reassigns a partition
+then releases the partition (released). The group reassigns a partition without waiting for a release
 
 - immediately from a resting member, which has no messages in progress and reports before it takes more;
 - after the session timeout from a member that does not release it;

@@ -2,8 +2,8 @@
 
 The rules for all calls of a client and for the command line:
 
-- A number in `stream/topic` is looked up as a name first, then as an id. For `1/1` the order is: two names; stream name and topic
-  id; stream id and topic name; two ids.
+- A number in `stream/topic` is looked up as a name first, then as an id. `1/1` is tried as two names, as stream name and topic
+  id, as stream id and topic name, then as two ids.
 - Creation always takes names: a number in `create_topic("1/1")` is a name.
 - Over HTTP a number is always an id, as the routes of Iggy's HTTP API define.
 

@@ -40,11 +40,11 @@ _THREAD_JOIN_TIMEOUT_S: Final = 2.0
 class Producer:
     """Sends messages to one topic; thread-safe. Created by Client.producer(); use it in a `with` statement.
 
-    Leaving the `with` body flushes. Each message that send() accepts is stored once and in the order of sending per partition,
-    even if connections break or the server restarts, for at most `delivery_timeout_ms`. After this time, the message fails: the
-    next send(), flush() or close() raises an error that lists all failed messages in `messages`, and messages whose outcome is
-    unknown in `in_doubt`. The producer then continues with other messages. Each error is raised once: by the receipts if all of
-    the messages' receipts are awaited, else by the producer.
+    Leaving the `with` body flushes. Each message that send() accepts is stored once, in the order of sending per partition, even
+    if connections break or the server restarts. If this takes longer than `delivery_timeout_ms`, the message fails: the next
+    send(), flush() or close() raises an error that lists all failed messages in `messages`, and messages whose outcome is unknown
+    in `in_doubt`. The producer then continues with other messages. Each error is raised once: by the receipts if all of the
+    messages' receipts are awaited, else by the producer.
 
     Args:
         topic: The topic's current metadata.

@@ -87,8 +87,8 @@ def claim_writer(catalog: Catalog, writer: str, owner: int, before: int | None, 
 
 
 def forget_commits(catalog: Catalog, prefix: str, before_us: int) -> None:
-    """Delete the records of writers that commit once (names with a prefix) and that finished before a time, and the owners of
-    writers that have committed nothing since this time."""
+    """Delete records that are older than a time, of writers that commit once (names with a prefix), and the owners of writers
+    without later commits."""
     with catalog.transaction(()):
         catalog.change(
             "DELETE FROM writers WHERE claimed_us < ? "

@@ -1,7 +1,7 @@
 """Rebuilds a segment's index from the complete entries of the existing index and from messages that prove the missing entries.
 
-Entries are proven if complete messages fill the space between two complete entries without a gap, with consecutive offsets and
-payloads that match their CRC-32, and end where the next segment starts. In a compacted segment, offsets must increase and end
+Entries are proven if complete messages fill the space between two complete entries, with consecutive offsets and payloads that
+match their CRC-32. The last message must end where the next segment starts. In a compacted segment, offsets must increase and end
 before the next segment. The existing index is renamed, not deleted.
 """
 

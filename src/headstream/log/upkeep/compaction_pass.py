@@ -7,9 +7,9 @@
 Groups are rewritten from old to new, so that a null payload is never removed before the messages that it deletes. A group without
 remaining messages becomes a segment without messages, which a later pass merges into a neighbour.
 
-A message is retained unless a dirty segment has a newer message with the same key. Null payloads older than the topic's delay are
-removed, and so are messages marked for deletion whose grace is over; until they are removed, they also replace older messages.
-Messages without a key, sent before compaction was enabled, are retained.
+A message is retained unless a dirty segment has a newer message with the same key. Null payloads older than the topic's delay and
+messages marked for deletion whose grace is over are removed. Until their removal, they also replace older messages. Messages
+without a key, sent before compaction was enabled, are retained.
 
 A pass changes only segments that are proven complete: the index entries are contiguous up to the end of the .log, each send
 matches its entry, and each segment starts where the previous segment ends. The pass stops at the first unproven segment. This

@@ -1,9 +1,9 @@
 """Sender: one idempotent librdkafka producer per Headstream producer.
 
-The messages of a batch are enqueued in librdkafka singly, then flushed. librdkafka numbers the messages, so that retries after
-broken connections and leader changes store each message once and in order. librdkafka's delivery timeout is disabled; instead,
-messages are purged after their batch's timeout. A message that was never sent is not stored; the outcome of a message that was
-sent and not acknowledged is unknown. The librdkafka producer is then discarded; the next batch creates another producer.
+The messages of a batch are enqueued in librdkafka singly, then flushed. Numbers from librdkafka ensure that retries after broken
+connections and leader changes store each message once and in order. The delivery timeout of librdkafka is disabled; messages are
+purged after their batch's timeout. A message that was never sent is not stored; the outcome of a message that was sent and not
+acknowledged is unknown. The librdkafka producer is then discarded; the next batch creates another producer.
 """
 
 from __future__ import annotations

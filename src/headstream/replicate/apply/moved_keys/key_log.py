@@ -186,7 +186,7 @@ class KeyLog(UnitMemory):
             self.replace(self._rows.cast(schema))
 
     def leave_out(self, names: Sequence[str]) -> None:
-        """Record that no logged change carries some columns, which a schema older than the changes adds."""
+        """Record that no logged change carries the given columns, because a schema older than the changes adds them."""
         rows = self._rows
         if rows is None or not names:
             return
@@ -250,7 +250,7 @@ class KeyLog(UnitMemory):
                 self._by_key.setdefault(event.before, []).append(number)
 
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return which rows can have a logged key: each value in the row's key occurs in a logged key."""
+        """Return the rows that may have a logged key, because every value in the row's key occurs in a logged key."""
         found = pa.chunked_array([pa.repeat(bool(self), rows.num_rows)])
         if self._rows is None:
             return found

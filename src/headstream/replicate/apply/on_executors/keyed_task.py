@@ -60,7 +60,7 @@ class KeyedTask(ABC):
     """Joins one table's changes of one structure to its rows; serializable for executors.
 
     Args:
-        ended: From Loads.ends: for type 1 the strings below which loads have replaced rows, for type 2 the positions.
+        ended: The strings (type 1) or positions (type 2) below which loads have replaced rows; see Loads.ends.
         driver_keys: The keys that key updates connect, as key columns in the table's types, or None.
     """
 

@@ -106,7 +106,7 @@ class Scd1Table(RememberedTable):
 
         Args:
             version: Number of the unit; must increase.
-            ended: From Loads.ends: the strings below which loads have replaced rows.
+            ended: The strings below which loads have replaced rows; see Loads.ends.
         """
         applied = self.engine.last_applied(app_id)
         if applied is not None and applied >= version:
