@@ -284,7 +284,7 @@ class LeaseTable:
             elif state.expired.first is not None and len(state.failing) < MAX_FAILING:
                 offset = state.expired.first
                 last_worker = self._last_of(offset)
-                each = record_failure(Delivery(offset), 1, "the lease ended before a settlement", 0, now_us, *last_worker)
+                each = record_failure(Delivery(offset), 1, "the lease expired", 0, now_us, *last_worker)
                 outcome.failing.append(offset)
             else:
                 return None
@@ -458,7 +458,7 @@ def _worker_of(lease: Lease | None) -> tuple[str, int]:
 
 def _ended(lease: Lease | None) -> str:
     worker = "the worker" if lease is None or not lease.worker else lease.worker
-    return f"the lease of {worker} ended before the message was settled"
+    return f"the lease of {worker} expired"
 
 
 def _clock(time_us: int) -> str:

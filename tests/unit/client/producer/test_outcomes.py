@@ -60,7 +60,7 @@ def test_explain_names_the_messages_of_all_batches_and_leaves_the_first_error_as
     assert [message.payload for message in told.messages] == [b"1", b"2", b"3"]
     assert [message.payload for message in told.in_doubt] == [b"1", b"2"]
     assert len(told.__notes__) == 1
-    assert "2 messages sent to shop/orders may have been stored or not, 1 messages" in told.__notes__[0]
+    assert "2 messages sent to shop/orders may or may not be stored, 1 messages" in told.__notes__[0]
 
 
 @pytest.mark.parametrize(

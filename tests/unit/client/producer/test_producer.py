@@ -248,7 +248,7 @@ def test_send_takes_the_senders_time_as_a_header(log: hs.Client) -> None:
         ({"payload": b"x", "id": -1}, hs.InvalidInputError, "message id -1"),
         ({"payload": b"x", "id": 1 << 128}, hs.InvalidInputError, "message id"),
         ({"payload": b"x", "partition": 0}, hs.PartitionNotFoundError, "no partition 0"),
-        ({"payload": b"x", "partition": 2}, hs.PartitionNotFoundError, r"no partition 2\. Its partitions are 1 to 1"),
+        ({"payload": b"x", "partition": 2}, hs.PartitionNotFoundError, r"no partition 2\. Use a partition from 1 to 1"),
         ({"payload": b"x", "headers": {"a": object()}}, hs.HeaderError, "object has no header kind"),
         ({"payload": b""}, hs.LimitError, "payload"),
         ({"payload": None}, hs.LimitError, "payload"),

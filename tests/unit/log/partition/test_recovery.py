@@ -167,7 +167,7 @@ def test_recover_begins_a_segment_behind_messages_that_are_gone(
     file.read_into(whole, 0)
     files.remove(path)
     assert open_partition(files, directory).append(batch(b"next"), 0, SEED) == 6
-    assert f"{path}: the messages are missing, from offset 0 on" in caplog.text
+    assert f"{path}: the messages from offset 0 are missing" in caplog.text
     with PartitionFollower(directory, files) as follower:
         with pytest.raises(CorruptSendError, match="offsets 0 to 5 are missing") as caught:
             list(follower.read(0))

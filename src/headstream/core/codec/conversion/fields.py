@@ -95,7 +95,7 @@ def find_in_headers(message: Message, capabilities: Capabilities) -> Iterator[tu
     for number, (key, value) in enumerate(pairs):
         part = f"header {key!r}"
         if not capabilities.headers:
-            yield (number, Finding(part, f"the dialect has no header of kind {value.kind_name}", remedies={"drop": DROPPED}))
+            yield (number, Finding(part, f"the dialect does not support headers ({value.kind_name})", remedies={"drop": DROPPED}))
         elif not capabilities.repeats and last[key] != number:
             reason = "the dialect does not allow a repeated key; `drop` keeps the last value"
             yield number, Finding(part, reason, remedies={"drop": DROPPED})

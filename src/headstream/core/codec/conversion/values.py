@@ -92,7 +92,7 @@ def fit_kip82(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None
         reason = f"KIP-82 has only signed 64-bit integers, which cannot represent the {value.kind_name} {number}"
         return value, _loss(key, reason, {"text": string(str(number))})
     fitted = _WIDENED[kind](number)
-    return fitted, Finding(f"header {key!r}", f"{value.kind_name} becomes {fitted.kind_name}without a loss", is_loss=False)
+    return fitted, Finding(f"header {key!r}", f"{value.kind_name} becomes {fitted.kind_name} without a loss", is_loss=False)
 
 
 def fit_string(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None]:

@@ -102,7 +102,7 @@ def test_a_send_without_an_answer_stays_in_doubt_when_the_server_does_not_come_b
         with pytest.raises(OutcomeUnknownError, match="no answer within 1000 ms") as caught:
             producer.flush()
         assert caught.value.__notes__ == [
-            "2 messages sent to shop/orders may have been stored or not, 1 messages sent to shop/orders were not stored: "
+            "2 messages sent to shop/orders may or may not be stored, 1 messages sent to shop/orders were not stored: "
             "error.messages has them, the producer continues with others."
         ]
         assert [message.payload for message in caught.value.messages] == [b"a", b"b", b"c"]
