@@ -181,9 +181,9 @@ def test_refusal_hides_whether_a_topic_exists_when_the_user_has_no_right_to_it()
         match=r"^user 7 is not allowed to list streams\. The user needs a permission: for everything manage",
     ):
         Rights(7, None).list_streams()
-    with pytest.raises(PermissionDeniedError, match=r"^user 7 is not allowed to send\. It needs"):
+    with pytest.raises(PermissionDeniedError, match=r"^user 7 is not allowed to send\. The user needs"):
         Rights(7, None).send_somewhere()
-    with pytest.raises(PermissionDeniedError, match=r"^user 7 is not allowed to change the stream \(stream 3\)\. It needs"):
+    with pytest.raises(PermissionDeniedError, match=r"^user 7 is not allowed to change the stream \(stream 3\)\. The user needs"):
         Rights(7, of_stream("poll_messages")).manage_stream(STREAM)
 
 

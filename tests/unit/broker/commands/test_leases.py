@@ -167,6 +167,6 @@ def test_an_owner_of_partitions_takes_over_what_is_leased(peer: Peer) -> None:
     assert (found.frontier, found.pending) == (4, (OffsetRange(0, 1), OffsetRange(2, 4)))  # what is done is not repeated
     peer.ask(SettleDeliveries(*AT, "workers", 1, 4, (ChangedDelivery(DeliveryStep.DONE, 0, 1),)))
     (refused,) = peer.ask(settle(done(7, 0, 1))).refused
-    assert refused.what.endswith("it is done")
+    assert refused.what.endswith("the message is done")
     assert peer.ask(settle(done(7, 2, 4))).refused == ()
     assert peer.ask(ListOffsets(*AT, WORKERS)).offsets[1] == 4
