@@ -73,7 +73,7 @@ def test_a_guid_from_a_header_is_looked_up_as_its_number(server: Server) -> None
     payloads = AvroPayloads(RegistrySettings(url=server.url))
     explained = payloads.explain(b"\1" + uuid.UUID(GUID).bytes + framed(7)[5:])
     assert (explained["form"], explained["schema"], explained["value"]) == ("registry", GUID, TOLD)
-    assert "not known" in payloads.explain(bytes([1] * 20))["note"]
+    assert "is unknown" in payloads.explain(bytes([1] * 20))["note"]
 
 
 def test_what_cannot_be_decoded_says_why(server: Server) -> None:

@@ -41,13 +41,13 @@ def test_parse_place_reads_a_path(text: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("abfss://account.dfs.core.windows.net/x", "is not abfss://container@account.dfs.core.windows.net/path"),
-        ("abfss://lake@account/x", "is not abfss://container@account.dfs.core.windows.net/path"),
-        ("gs://lake:1/x", "has more than a bucket before its path"),
-        ("hdfs:///x", "is not hdfs://host:port/path"),
-        ("hdfs://user@host:8020/x", "has more than a host:port before its path"),
-        ("s3:///x", "is not s3://bucket/path"),
-        ("s3://lake/x?versionId=1", "is not s3://bucket/path"),
+        ("abfss://account.dfs.core.windows.net/x", "URI is invalid. Write abfss://container@account.dfs.core.windows.net/path"),
+        ("abfss://lake@account/x", "URI is invalid. Write abfss://container@account.dfs.core.windows.net/path"),
+        ("gs://lake:1/x", "must have only a bucket before its path"),
+        ("hdfs:///x", "URI is invalid. Write hdfs://host:port/path"),
+        ("hdfs://user@host:8020/x", "must have only a host:port before its path"),
+        ("s3:///x", "URI is invalid. Write s3://bucket/path"),
+        ("s3://lake/x?versionId=1", "URI is invalid. Write s3://bucket/path"),
         ("s3://lake/a//b", "an empty part"),
         ("s3://lake/../b", "an empty part, . or .."),
         ("ftp://host/x", "the scheme ftp: is not supported here"),
@@ -117,7 +117,7 @@ def test_config_gives_its_places_the_settings_of_the_store(tmp_path: Path) -> No
         ),
         ({"tables": StorePlace("lake", "a%20b")}, "tables", "Delta tables cannot be in"),
         ({"tables": StorePlace("host:8020", "a b", scheme="hdfs")}, "tables", "Delta tables cannot be in"),
-        ({"change_tables": StorePlace("lake", "t")}, "change_tables", "tables and change_tables are one place"),
+        ({"change_tables": StorePlace("lake", "t")}, "change_tables", "tables and change_tables are the same location"),
     ],
 )
 def test_config_refuses_a_place_that_cannot_be_served(

@@ -130,7 +130,7 @@ def test_the_messages_of_a_partition_that_was_deleted_while_they_were_leased_lea
         messages = [*worker.poll(1), *worker.poll(1), *worker.poll(1)]
         assert sorted(message.partition for message in messages) == [1, 2]
         log.delete_partitions(TOPIC)
-        with pytest.raises(hs.LeaseLostError, match="the partition was deleted"):
+        with pytest.raises(hs.LeaseLostError, match="with the leased messages was deleted"):
             worker.commit()
         worker.commit()
         assert log.offsets(TOPIC, "workers") == {1: 1}
