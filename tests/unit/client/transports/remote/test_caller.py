@@ -103,7 +103,7 @@ def test_a_send_without_an_answer_stays_in_doubt_when_the_server_does_not_come_b
             producer.flush()
         assert caught.value.__notes__ == [
             "2 messages sent to shop/orders may or may not be stored, 1 messages sent to shop/orders were not stored: "
-            "error.messages has them, the producer continues with others."
+            "error.messages contains them; the producer continues with other messages."
         ]
         assert [message.payload for message in caught.value.messages] == [b"a", b"b", b"c"]
         assert [message.payload for message in caught.value.in_doubt] == [b"a", b"b"]
