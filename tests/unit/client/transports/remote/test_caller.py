@@ -69,7 +69,9 @@ def test_request_that_is_not_idempotent_is_not_repeated_and_raises_unknown_outco
     with (
         ScriptedServer(Script(CreateStream, HANG_UP)) as server,
         hs.connect(server.url) as log,
-        pytest.raises(OutcomeUnknownError, match=r"broke: the server closed the connection .*The outcome of the command is unknown"),
+        pytest.raises(
+            OutcomeUnknownError, match=r"broke: the server closed the connection .*The outcome of the command is unknown"
+        ),
     ):
         log.create_stream("shop")
     assert len(server.commands) == 1

@@ -84,7 +84,11 @@ def test_an_invalid_response_leaves_the_outcome_unknown() -> None:
 @pytest.mark.parametrize(
     ("scheme", "said", "text"),
     [
-        ("headstream", b"", r"cannot be reached: the connection to the server broke: the server closed the connection \(head[^ ]*\)\. Check"),
+        (
+            "headstream",
+            b"",
+            r"cannot be reached: the connection to the server broke: the server closed the connection \(head[^ ]*\)\. Check",
+        ),
         (
             "headstream",
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
