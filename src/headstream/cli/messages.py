@@ -135,9 +135,7 @@ def send(
 )
 @until_option
 @click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="Maximum number of messages.")
-@click.option(
-    "--last", "newest", type=click.IntRange(1), metavar="N", help="Show the N newest messages, like --offset last --count N."
-)
+@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="Show the N newest, like --offset last --count N.")
 @click.option(
     "--consumer",
     type=Checked("name", lambda text: check_name(text, "consumer")),

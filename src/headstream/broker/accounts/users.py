@@ -211,9 +211,7 @@ class Users:
         with self._lock:
             user = self.get(named)
             if user.id == ROOT:
-                raise refusal(
-                    Status.CANNOT_DELETE_USER, "root cannot be deleted", advice="Rename the user, or change the password"
-                )
+                raise refusal(Status.CANNOT_DELETE_USER, "root cannot be deleted", advice="Rename the user instead")
             accounts.delete_user(self._catalog, user.id)
             self._know({id_: other for id_, other in self.known.items() if id_ != user.id})
         return user

@@ -56,9 +56,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 
 
 @replicate.command()
-@config_option(
-    "A TOML file with these options and more settings: tables, targets, keys, columns, policies. Options take precedence."
-)
+@config_option("A TOML file with these and other settings: tables, targets, keys, columns, policies. Options take precedence.")
 @click.option(
     "--source",
     "--url",

@@ -124,11 +124,7 @@ class Contexts:
         try:
             return self._contexts[name]
         except KeyError:
-            advice = (
-                f"Use one of {', '.join(sorted(self._contexts))}"
-                if self._contexts
-                else "Create a context: headstream context create"
-            )
+            advice = f"Use one of {', '.join(sorted(self._contexts))}" if self._contexts else "Run: headstream context create"
             raise NotFoundError(f"there is no context {name!r}", where=str(self._path), advice=advice) from None
 
     def create(self, name: str, context: Context) -> None:

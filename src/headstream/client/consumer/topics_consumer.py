@@ -307,9 +307,7 @@ class TopicsConsumer(BaseConsumer):
         """
         self._check_open()
         if topic not in self._consumers:
-            raise TopicNotFoundError(
-                f"the consumer does not read {topic}", advice=f"Use one of {', '.join(self.topics) or 'none'}"
-            )
+            raise TopicNotFoundError(f"the consumer does not read {topic}", advice=f"It reads {', '.join(self.topics) or 'none'}")
         return self._consumers[topic]
 
     def close(self, *, commit: bool = True) -> None:

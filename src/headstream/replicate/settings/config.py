@@ -333,13 +333,7 @@ def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
             if found is not None:
                 problems.append(Problem(name, *found))
     if settings.get("checkpoint_from") is not None and not isinstance(settings.get("checkpoint"), StorePlace):
-        problems.append(
-            Problem(
-                "checkpoint_from",
-                "the checkpoint must be in an object store",
-                "Omit checkpoint_from, and set checkpoint to that directory",
-            )
-        )
+        problems.append(Problem("checkpoint_from", "checkpoint must be in an object store", "Set checkpoint to it"))
     return problems
 
 

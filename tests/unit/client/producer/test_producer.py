@@ -143,7 +143,8 @@ def test_an_error_in_the_background_is_raised_by_the_next_call(gated: Gated, cal
     with pytest.raises(hs.StorageError, match="no room") as caught:
         getattr(producer, call)(*arguments)
     assert caught.value.__notes__ == [
-        "1 messages sent to shop/orders were not stored: error.messages contains them; the producer continues with other messages."
+        "1 messages sent to shop/orders were not stored: error.messages contains them; "
+        "the producer continues with other messages."
     ]
     assert [(message.payload, message.topic) for message in caught.value.messages] == [(b"lost", "shop/orders")]
     assert not caught.value.in_doubt

@@ -107,7 +107,7 @@ def test_config_gives_its_places_the_settings_of_the_store(tmp_path: Path) -> No
             "checkpoint_from",
             "this setting must be a local path",
         ),
-        ({"checkpoint_from": Path("c")}, "checkpoint_from", "the checkpoint must be in an object store"),
+        ({"checkpoint_from": Path("c")}, "checkpoint_from", "checkpoint must be in an object store"),
         ({"zone": Path("gs://lake/t")}, "zone", "is a URI in a Path object"),
         ({"tables": Path("s3://lake/t")}, "tables", "is a URI in a Path object"),
         (

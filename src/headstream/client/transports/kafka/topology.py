@@ -98,9 +98,7 @@ class KafkaTopics:
                 if not partitions:
                     return
             self._cluster.pause()
-        raise ServerUnreachableError(
-            "the brokers did not change the topic in time", where=spelled, advice="Check the topic later"
-        )
+        raise ServerUnreachableError("the brokers did not change the topic in time", where=spelled, advice="Retry later")
 
     def get(self, name: TopicName) -> Topic:
         """Return a topic with its current partitions; TopicNotFoundError if it does not exist."""
