@@ -27,8 +27,8 @@ from headstream.replicate.run.unit import PipelineContext, Unit
 _Dead: TypeAlias = dict[Owner, pa.Table]
 """Dead messages (RAW_SCHEMA) by owner."""
 _WAY_ON: Final = (
-    "all of its messages wait. Correct its settings, exclude the table (they are dropped then), or raise max_dead_rate (those "
-    "that cannot be applied go to the dead letter then), and run again"
+    "all messages of the table wait. Correct the table's settings, exclude the table (its messages are then dropped), or raise "
+    "max_dead_rate (messages that cannot be applied then become dead letters), and run again"
 )
 
 
@@ -98,7 +98,7 @@ class StoppedTables:
             self._stop(owner, text)
 
     def _stop(self, table: Table, text: str) -> None:
-        self._health.note_failure(table, f"stopped, since {text}; {_WAY_ON}", self._now_us(), stopped=True)
+        self._health.note_failure(table, f"stopped: {text}; {_WAY_ON}", self._now_us(), stopped=True)
 
     def _divide(self, batches: Sequence[pa.RecordBatch]) -> _Dead:
         dead = pa.Table.from_batches(batches, RAW_SCHEMA)

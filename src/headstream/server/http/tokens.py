@@ -124,7 +124,7 @@ class AccessTokens:
                 leeway=settings.clock_skew_s,
             )
         except jwt.InvalidAlgorithmError:
-            raise _refused("an access token of another algorithm", Status.INVALID_JWT_ALGORITHM) from None
+            raise _refused("an access token with another algorithm", Status.INVALID_JWT_ALGORITHM) from None
         except (jwt.InvalidTokenError, ValueError, RecursionError) as error:
             raise _refused(f"an invalid access token: {error}") from None
         claims = Claims(found["sub"], found["jti"], found["iat"], found["exp"], found.get("gen", 0), found.get("form") == _TODAY)

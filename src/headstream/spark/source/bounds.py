@@ -132,7 +132,7 @@ def _parse_partitions(option: str, text: str, subscription: Subscription, advice
     for partition in partitions:
         if not subscription.has(partition):
             raise InvalidOptionError(
-                f"{option} names {partition}, which is not in {subscription.option}", advice="Add it to that option"
+                f"{option} names {partition}, which is not in {subscription.option}", advice="Add the partition to that option"
             )
     return partitions
 
@@ -164,7 +164,7 @@ def resolve(
                     advice=f"{_STRATEGY}=latest starts at the end of such partitions",
                 )
         return offsets
-    _check_partitions(bound.option, bound.at, available, "Name every partition; -2 is its earliest, -1 its latest offset")
+    _check_partitions(bound.option, bound.at, available, "Name every partition; -2 is the earliest offset, -1 the latest")
     meaning = {EARLIEST: 0, LATEST: 1}
     return {
         partition: holds[meaning[value]] if (value := bound.at[partition]) < 0 else value

@@ -108,7 +108,7 @@ def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRIC
     Lengths and the checksum are checked now, headers when they are read. `lenient` ignores unknown bits of attributes.
     """
     reader = Reader(data, at)
-    offset, size, crc, magic, attributes = reader.pull_struct(_HEAD, "the head of a message")
+    offset, size, crc, magic, attributes = reader.pull_struct(_HEAD, "the header of a message")
     if magic not in _MIN_SIZE:
         raise DecodeError(f"magic {magic} is not 0, 1 or 2", at + 16)
     if size < _MIN_SIZE[magic]:

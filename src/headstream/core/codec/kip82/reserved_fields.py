@@ -54,7 +54,7 @@ def from_message(message: Message) -> Kip82Message:
     if headers:
         name, value = headers.items()[0]
         if any(name == other and value.kind == kind for other, kind, _, _ in _RESERVED_FIELDS):
-            raise HeaderError(f"the header {name!r} is reserved as the first header", advice="Rename it")
+            raise HeaderError(f"the header {name!r} is reserved as the first header", advice="Rename the header")
     if reserved:
         headers = Headers([*reserved, *headers.items()])
     return Kip82Message(
