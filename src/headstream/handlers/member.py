@@ -1,4 +1,4 @@
-"""Member: one member of a handler's group. The member calls the handler for one message after the other, in order."""
+"""Member: one member of a handler's group. The member calls the handler for one message after another, in order."""
 
 from __future__ import annotations
 
