@@ -3,10 +3,9 @@
     tools/run_test_parts.py [OPTION... --] FOLDER...        options are those of pytest
 
 The tests of the Spark session are two parts, those of Replicate and the others, and so are those of the Kafka broker, those of
-tests/behaviour and the others: two sessions and two brokers are started per run. The other files are packed into parts of
-about the same cost. The shared parts begin first, since they take longest, and of each kind the costliest, so that all processes
-end at about the same time. Times are written to
-`.cache/suite-times.json`.
+tests/behaviour and the others: two sessions and two brokers are started per run. The tests of the console share a browser.
+The other files are packed into parts of about the same cost. The shared parts begin first, since they take longest, and of each
+kind the costliest, so that all processes end at about the same time. Times are written to `.cache/suite-times.json`.
 """
 
 from __future__ import annotations
@@ -41,6 +40,8 @@ _MEMORY_BYTES: Final = 2 << 30
 """What must be free there for a part: the largest one leaves 0.6 GB of files."""
 _WAITING: Final = "every-kind-of-log"
 """The part that waits for three quarters of its time, mostly for Kafka: it runs beside the others."""
+_CONSOLE: Final = "tests/behaviour/console/"
+"""Its tests share a browser, while which runs no other test of the process can start an event loop."""
 _USES_KAFKA: Final = re.compile(r"empty_cluster|kafka_broker: KafkaBroker")
 _USES_PLACES: Final = re.compile(r"\b(log: hs\.Client|[a-z_]+: Place)\b")
 """Fixtures of tests/behaviour/conftest.py: a log of each kind, Kafka among them."""
@@ -92,6 +93,8 @@ def make_parts(files: Iterable[str], costs: dict[str, float]) -> list[Part]:
 
 def _shared_process(file: str) -> str | None:
     """Return which of the shared processes the tests of a file use: what they take is in their source."""
+    if file.startswith(_CONSOLE):
+        return "console"
     is_integration = file.startswith("tests/integration/")
     if not is_integration and not file.startswith("tests/behaviour/"):
         return None

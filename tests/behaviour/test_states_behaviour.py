@@ -64,7 +64,7 @@ def test_another_client_sees_what_is_set_aside_at_once(place: Place, log: hs.Cli
 
 def test_what_cannot_be_set_is_refused_and_nothing_is_changed(log: hs.Client, send: Send) -> None:
     send(b"a", b"b")
-    with pytest.raises(OffsetOutOfRangeError, match="no message at offset 2, 0 to 1 are there"):
+    with pytest.raises(OffsetOutOfRangeError, match="there is no message at offset 2: use 0 to 1"):
         log.set_state("shop/orders", 1, [0, 2], "poisoned")
     with pytest.raises(InvalidInputError, match="'rotten' is not a message state"):
         log.set_state("shop/orders", 1, [0], "rotten")

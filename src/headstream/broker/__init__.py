@@ -1,6 +1,6 @@
 """The server's logic without sockets. A server calls the broker per command; an embedded client calls it directly.
 
-    broker.py      Broker: all commands over one log backing.py the shared log, clock and randomness
+    broker.py      Broker: all commands over one log     backing.py   the shared log, clock and randomness
     streams.py topics.py partitions.py
     accounts/      users, passwords, tokens, permissions, sessions
     messages/      send, poll, wait; offsets of consumers

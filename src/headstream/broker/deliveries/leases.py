@@ -1,6 +1,6 @@
 """Leases: leases messages of a group to workers that share the partitions, and records the workers' steps.
 
-    lease end expired leases -> complete an interrupted call -> grant -> journal -> offset
+    lease    end expired leases -> complete an interrupted call -> grant -> journal -> offset
     settle   end expired leases -> apply -> journal -> dead letters -> offset
 
 Each grant and each step is stored in the group's journal before the worker receives the response. The process that holds the

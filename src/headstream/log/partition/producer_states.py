@@ -16,7 +16,7 @@ therefore leaves both the batch and its record, or neither. Syncs have the same 
 
 A producer's batches are handled as follows:
 
-    first batch, or unknown producer appended, regardless of its sequence
+    first batch, or unknown producer                  appended, regardless of its sequence
     expected sequence                                 appended
     one of the newest five                            not appended: the offset of the stored batch is returned
     newer epoch, sequence 0                           appended; earlier sequences are removed

@@ -1,9 +1,9 @@
 """Submission: any process can commit staged batches, even if another process holds the log's lock.
 
-committed before no effect; an error if a later epoch of the writer is committed
-the lock is free this process acquires the lock briefly and appends
-another process has it that process appends; this process waits, and takes over if the other process exits
-no process appends       the commit is withdrawn, and the error names the lock's holder
+committed before           no effect; an error if a later epoch of the writer is committed
+the lock is free           this process acquires the lock briefly and appends
+another process has it     that process appends; this process waits, and takes over if the other process exits
+no process appends         the commit is withdrawn, and the error names the lock's holder
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Deletes the messages of a partition before an offset: advances the log start offset and removes the messages' bytes.
 
     <offset>.start                                 created and synced: readers now get no message before the offset
-    segments that end at the offset or before dropped, oldest first
-    the segment that contains the offset rewritten without earlier messages; the newest segment is closed first
+    segments that end at the offset or before      dropped, oldest first
+    the segment that contains the offset           rewritten without earlier messages; the newest segment is closed first
 
 The remaining messages keep their offsets, and the rewritten segment keeps its name. The log start offset never decreases; a
 smaller offset has no effect. A crash can leave bytes of deleted messages, which the next call removes.

@@ -1,10 +1,10 @@
 """Sweeping: removes directories of deleted and purged topics that remain after a crash.
 
-number in the catalog                        a topic: unchanged
-missing number, at most the last assigned deleted or purged: removed, because numbers are never reused greater number, empty
-directory a creation that was never committed: used by the next topic
-greater number, directory with files         unknown to the catalog (an older copy was restored): renamed before
-                                            a new topic gets the number
+    number in the catalog                       a topic: unchanged
+    missing number, at most the last assigned   deleted or purged: removed, because numbers are never reused
+    greater number, empty directory             a creation that was never committed: used by the next topic
+    greater number, directory with files        unknown to the catalog (an older copy was restored): renamed before a new
+                                                topic gets the number
 
 A missing partition directory is not recreated, because messages may be lost; only a repair that accepts the loss creates it. A
 missing directory of offsets is recreated.

@@ -93,10 +93,10 @@ class Packer:
         columns, count = self._columns, batch.num_rows
         payload = varied(batch[columns.payload])
         limit = MAX_BATCH_BYTES if target.is_wide else _MAX_IGGY_PAYLOAD
-        if len(memoryview(payload.data)) > limit and (pc.max(pc.binary_length(batch[columns.payload])).as_py() or 0) > limit:
-            raise LimitError(
-                f"a payload must have at most {limit} bytes", advice="Store big payloads elsewhere, and send their location"
-            )
+        largest = pc.max(pc.binary_length(batch[columns.payload])).as_py() or 0 if len(memoryview(payload.data)) > limit else 0
+        if largest > limit:
+            advice = "Store large payloads elsewhere, and send their location"
+            raise LimitError(f"a payload must have at most {limit} bytes, not {largest}", advice=advice)
         key = None if columns.key is None else varied(batch[columns.key])
         if target.needs_key and (columns.key is None or batch[columns.key].null_count):
             raise InvalidInputError("a message of a compacted topic must have a key", advice="Set a key for each row")

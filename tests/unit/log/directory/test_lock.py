@@ -29,7 +29,7 @@ def test_acquire_is_refused_while_another_process_holds_it_and_free_after_its_de
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         lock = WriterLock(path)
-        with pytest.raises(LogLockedError, match=f"process {holder.pid} is writing .*{path}.*stop it first"):
+        with pytest.raises(LogLockedError, match=f"process {holder.pid} is writing to this log.*{path}.*stop that process"):
             lock.acquire()
         assert not lock.is_held
         holder.send_signal(signal.SIGKILL)

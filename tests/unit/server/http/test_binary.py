@@ -56,8 +56,8 @@ def test_messages_are_appended_and_fetched_as_they_are_over_tcp(http: Http) -> N
 
 def test_bytes_are_refused_by_name_when_they_are_no_request(http: Http) -> None:
     for answer, status, text in (
-        (ask(http, APPEND, path="/streams/s/topics/other/partitions/1/messages/append"), 400, b"another topic"),
-        (ask(http, APPEND, path="/streams/s/topics/t/partitions/2/messages/append"), 400, b"another partition"),
+        (ask(http, APPEND, path="/streams/s/topics/other/partitions/1/messages/append"), 400, b"the topic in the body differs"),
+        (ask(http, APPEND, path="/streams/s/topics/t/partitions/2/messages/append"), 400, b"the partition in the body differs"),
         (ask(http, APPEND, body=b"\x01"), 400, b"bytes"),
         (ask(http, APPEND, body=b""), 400, b"required"),
         (ask(http, APPEND, body=APPEND.encode() + bytes(50_000)), 413, b"at most 50000 bytes"),

@@ -94,7 +94,7 @@ def test_a_schema_that_arrives_later_is_found(http: Http, work: Work) -> None:
 def test_a_message_beyond_the_limit_is_refused(http: Http) -> None:
     answer = http.call("GET", path_of(5))
     assert answer.status == 400
-    assert "is the limit" in answer.json["reason"]
+    assert "exceeds the limit" in answer.json["reason"]
 
 
 def test_decoding_needs_the_right_to_the_message_and_to_the_server(http: Http) -> None:

@@ -24,7 +24,7 @@ def test_compare_topics_takes_new_topics_and_says_nothing_when_nothing_has_chang
 
 def test_compare_topics_refuses_a_topic_when_its_id_is_another() -> None:
     known = {"a": KnownTopic("1", True), "b": KnownTopic("2", False)}
-    with pytest.raises(LogError, match=r"topic a was deleted and recreated .* \(its id is 9, was 1; checkpoint c\)"):
+    with pytest.raises(LogError, match=r"topic a was deleted and recreated .* \(id 9, previously 1; checkpoint c\)"):
         compare_topics(known, {"a": "9"}, "c")
     with pytest.raises(LogError, match="topic b was deleted and recreated"):
         compare_topics(known, {"a": "1", "b": "9"}, "c")

@@ -109,7 +109,7 @@ def test_a_compacted_topic_takes_rows_with_a_key_alone() -> None:
     batch = {"payload": pa.array(["a", "b"]), "key": pa.array([None, "k"], pa.string())}
     bad, good = pack(batch, target)
     assert isinstance(bad, BadRow)
-    assert "has no key" in str(bad.reason)
+    assert "must have a key" in str(bad.reason)
     assert isinstance(good, Packed)
 
 
@@ -120,8 +120,8 @@ def test_sink_options_are_read_and_refused_by_name() -> None:
     assert options.header_columns == (("x total", kinds.int64(1).kind), ("b.c", None))
     assert (options.bad_rows_path, options.commit_timeout_s, options.transaction) == ("/bad rows", 300, ("job", 7))
     for wrong, what in (
-        ({"txnAppId": "x"}, "do not name a transaction"), ({"badRowsPath": "bad"}, "is not a directory"),
-        ({"badRowsPath": "s3://x/y"}, "is not a directory"), ({"commitTimeout": "soon"}, "is not a duration"),
+        ({"txnAppId": "x"}, "do not name a transaction"), ({"badRowsPath": "bad"}, "is not a local directory"),
+        ({"badRowsPath": "s3://x/y"}, "is not a local directory"), ({"commitTimeout": "soon"}, "is not a duration"),
         ({"topic": "x"}, "topic: "), ({"headerColumn": "x"}, "Did you mean headerColumns"),
     ):  # fmt: skip
         with pytest.raises(InvalidOptionError, match=what):

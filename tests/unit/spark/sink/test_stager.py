@@ -86,7 +86,9 @@ def test_a_message_that_is_too_big_is_named_and_nothing_stays_staged(
 ) -> None:
     log.create_topic("shop/small")
     batches = iter([rows_of([b"a"] * 7), rows_of([b"b", bytes(size)])])
-    with pytest.raises(LimitError, match=rf"the (message|payload) has .* bytes.*row 8 of task 0, topic {topic}"):
+    with pytest.raises(
+        LimitError, match=rf"a (message|payload) must have at most .* bytes, not .*row 8 of task 0, topic {topic}"
+    ):
         stage(tmp_path / "log", batches, topic)
     assert not [path for path in (tmp_path / "log" / STAGED_NAME).rglob("*") if path.is_file()]
 

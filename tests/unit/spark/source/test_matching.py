@@ -87,7 +87,7 @@ def test_a_message_that_the_filter_cannot_be_applied_to_goes_by_onfiltererror(ur
     ("options", "what"),
     [
         ({"where": "n >="}, "where: the filter is invalid at character 5"),
-        ({"where": "n = 1", "onFilterError": "raise"}, "onFilterError=raise is invalid"),
+        ({"where": "n = 1", "onFilterError": "raise"}, "onFilterError must be one of skip, deliver, fail, not raise"),
         ({"onFilterError": "skip"}, "onFilterError requires where"),
         ({"where": "_state = 'poisoned'"}, "only available messages are requested"),
     ],

@@ -27,7 +27,7 @@ def test_a_log_that_was_made_again_is_noticed_by_the_executor(request: pytest.Fi
     if server is not None:
         server.start()
     send(url, 2, 10)
-    with pytest.raises(LogError, match=r"no longer (here|at this server).*shop/orders partition 1, offsets 0 to 10"):
+    with pytest.raises(LogError, match=r"(was replaced|no longer has the log).*shop/orders partition 1, offsets 0 to 10"):
         read(tasks)
 
 

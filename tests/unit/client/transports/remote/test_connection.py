@@ -84,13 +84,13 @@ def test_an_invalid_response_leaves_the_outcome_unknown() -> None:
 @pytest.mark.parametrize(
     ("scheme", "said", "text"),
     [
-        ("headstream", b"", r"cannot be reached: the connection to the server broke: the server closed it \(head[^ ]*\)\. See"),
+        ("headstream", b"", r"cannot be reached: the connection to the server broke: the server closed it \(head[^ ]*\)\. Check"),
         (
             "headstream",
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
-            r"the server speaks HTTP: begin the URL with http://\) \(head[^ ]*\)\. See",
+            r"the server speaks HTTP: begin the URL with http://\) \(head[^ ]*\)\. Check",
         ),
-        ("http", b"\x00\x01\x02\n", r"broke: the server does not speak HTTP \(http://[^ ]*\)\. See"),
+        ("http", b"\x00\x01\x02\n", r"broke: the server does not speak HTTP \(http://[^ ]*\)\. Check"),
         ("https", b"no TLS at all", r"cannot be reached: it does not speak TLS there \(https://[^ ]*\)\. Begin"),
     ],
 )

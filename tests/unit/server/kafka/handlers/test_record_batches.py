@@ -134,5 +134,5 @@ def test_records_that_are_more_than_they_say_are_refused() -> None:
     plain = make_records([Record(None, bytes(100_000), [], 0)])
     packed = bytearray(_packed(1, plain))
     packed[-4:] = (1000).to_bytes(4, "little")
-    with pytest.raises(LimitError, match="more than 1000 bytes"):
+    with pytest.raises(LimitError, match="exceed the limit of 1000 bytes"):
         read_batch(memoryview(make_batch(bytes(packed), 1, attributes=1)))

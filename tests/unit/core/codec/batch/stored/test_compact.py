@@ -136,7 +136,7 @@ def test_compaction_refuses_damaged_batches_and_key_tables_of_a_wrong_size(compa
         compact.note_keys(stored(b"x")[:-1], table, SEED)
     with pytest.raises(DecodeError):
         keep(compact, stored(b"x")[:-1], table)
-    with pytest.raises(InvalidInputError, match="table of 10 bytes"):
+    with pytest.raises(InvalidInputError, match="table of 10 or"):
         compact.note_keys(stored(b"x"), bytearray(10), SEED)
     with pytest.raises(InvalidInputError, match="seed of 3"):
         compact.note_keys(stored(b"x"), table, b"abc")
