@@ -125,7 +125,7 @@ class Signature:
             self._headers[name] = _Header(key, kind, plain is not kind and kind is not None, default)
         elif self._payload is not None:
             raise InvalidInputError(
-                f"{self._payload[0]!r} already receives the payload", advice="Write the kind of a header, as in hs.uint8"
+                f"{self._payload[0]!r} already receives the payload", advice="For a header, write its kind, as in hs.uint8"
             )
         else:
             self._payload = name, is_optional

@@ -89,14 +89,14 @@ _PROBED_BYTES: Final = 1 << 20
 
 
 def read_as(name: str, data: bytes, limit: int = 1000) -> Recognized:
-    """Read bytes in one of FORMATS; record the fields of `limit` messages."""
+    """Read bytes in one of FORMATS; record the fields of the first `limit` messages."""
     found = FORMATS[name]
     end = WalkEnd.of(found.walk, FieldReader(data, 0, found.order, limit))
     return Recognized(name, found.title, end.reader, end.fault)
 
 
 def recognize(data: bytes, limit: int = 1000) -> Recognized:
-    """Detect the format of bytes and read them; record the fields of `limit` messages."""
+    """Detect the format of bytes and read them; record the fields of the first `limit` messages."""
     for beginning, name in _BY_BEGINNING:
         if data.startswith(beginning):
             return read_as(name, data, limit)

@@ -42,7 +42,7 @@ def find_later(count: int, first_time_of: Callable[[int], int | None], timestamp
     """Return the number of the first segment that starts at a time or later; `count` if there is none.
 
     Args:
-        count: Number of segments; their times never decrease.
+        count: Number of segments, which are in the order of their times.
         first_time_of: Returns the time of a segment's first message, microseconds since 1970 UTC. None if the segment is empty
             after a compaction or unreadable; the next segment's time is then used.
     """

@@ -1,4 +1,4 @@
-"""Compares the tables of a pipeline with their sources, one after the other."""
+"""Compares the tables of a pipeline with their sources, one after another."""
 
 from __future__ import annotations
 

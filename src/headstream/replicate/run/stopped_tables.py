@@ -1,4 +1,4 @@
-"""Stops tables of which too many messages can never be applied; all messages of a stopped table wait.
+"""Stops tables with too many messages that can never be applied; all messages of a stopped table wait.
 
 dead messages with a table (by schema id) -> rate of the table; above max_dead_rate the table is stopped: its dead messages
                                              and its changes wait, and it is retried as a failing table
@@ -56,7 +56,7 @@ class StoppedTables:
         return _take_out(unit, dead, self._health.stopped)
 
     def take_out_rejected(self, rejected: pa.Table) -> tuple[list[Held], list[pa.RecordBatch]]:
-        """Stop the tables of which a merge has rejected too many changes (RAW_SCHEMA); take_out() has counted the changes.
+        """Stop the tables with too many changes that a merge has rejected (RAW_SCHEMA); take_out() has counted the changes.
 
         Returns the messages of stopped tables, and all other messages.
         """

@@ -104,7 +104,7 @@ def parse_place(text: str, *, is_table: bool = True) -> Place:
     """Return the location of a path or URI.
 
     Args:
-        is_table: Whether it is for Delta tables, where users may have set a catalog's table name.
+        is_table: Whether the location is for Delta tables; then a catalog's table name is rejected too.
 
     Raises:
         InvalidOptionError: the scheme is not supported, the URI is invalid, or the string is a table name of a catalog.
@@ -135,7 +135,7 @@ def find_place_problem(place: object, *, served: bool, is_table: bool) -> tuple[
 
     Args:
         served: Whether the setting's location can be in an object store.
-        is_table: Whether it is for Delta tables, where users may have set a catalog's table name.
+        is_table: Whether the location is for Delta tables; then a catalog's table name is rejected too.
     """
     if not isinstance(place, StorePlace):
         schemes = [f"{scheme}:" for scheme in (*_KINDS, *_ALIASES)]

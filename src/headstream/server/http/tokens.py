@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jwt.types import Options
 
 _CHECKS: Final[Options] = {"require": ["exp", "nbf", "iat", "iss", "aud", "sub", "jti"], "verify_sub": False}
-"""Existing clients expect a number in `sub`, where the standard has a text."""
+"""Existing clients expect a number in `sub`, where the standard has a string."""
 
 _TODAY: Final = "0.11"
 

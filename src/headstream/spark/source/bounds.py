@@ -120,7 +120,7 @@ def _parse_times(option: str, text: str, subscription: Subscription, *, or_lates
     times = _parse_partitions(option, text, subscription, advice)
     for partition, time_ms in times.items():
         if not 0 <= time_ms <= _MAX_MS:
-            raise InvalidOptionError(f"{option}: {time_ms} is not a time for {partition}", advice=advice)
+            raise InvalidOptionError(f"{option}: {time_ms} is not a valid time for {partition}", advice=advice)
     return Bound(option, Times(None, {partition: time_ms * 1000 for partition, time_ms in times.items()}, or_latest))
 
 
@@ -160,7 +160,7 @@ def resolve(
         for partition, offset in offsets.items():
             if offset >= available[partition].end_offset and not bound.at.or_latest:
                 raise InvalidOptionError(
-                    f"{bound.option}: {partition} has no message of {by_partition[partition] // 1000} ms or later",
+                    f"{bound.option}: {partition} has no message with a time of {by_partition[partition] // 1000} ms or later",
                     advice=f"{_STRATEGY}=latest starts at the end of such partitions",
                 )
         return offsets
