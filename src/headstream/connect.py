@@ -142,7 +142,7 @@ def _make(url: str | None, options: dict[str, Any], chain: Chain | None) -> Clie
 def _parse(url: str | None) -> tuple[str, SplitResult]:
     text = os.environ.get(URL_VARIABLE, "") if url is None else url
     if not text:
-        raise InvalidUrlError("the URL is missing", advice=f"Pass one ({_KINDS}), or set {URL_VARIABLE}")
+        raise InvalidUrlError("the URL is missing", advice=f"Pass a URL ({_KINDS}), or set {URL_VARIABLE}")
     try:
         parts = split_url(text)
     except ValueError as error:

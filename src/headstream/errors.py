@@ -256,7 +256,7 @@ class LogLockedError(LogError):
 
 
 class CorruptLogError(LogError):
-    """The log's bytes on disk contradict each other."""
+    """The log's data on disk is inconsistent."""
 
 
 class CorruptSendError(CorruptLogError):

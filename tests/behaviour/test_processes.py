@@ -285,7 +285,7 @@ def test_without_permission_a_log_is_refused_or_read(open_directory: Path) -> No
     root.chmod(0o555)
     assert as_nobody(poll) == "[b'x']"
     assert "StorageError: cannot open the writer's lock: Permission denied" in as_nobody(send)
-    assert "Give this user the permission" in as_nobody(send)
+    assert "Grant this user the permission" in as_nobody(send)
     root.chmod(0o700 if os.getuid() == 0 else 0o000)
     assert "StorageError: cannot list a directory: Permission denied" in as_nobody(poll)
     for path in [root, *root.rglob("*")]:

@@ -246,13 +246,13 @@ def test_a_url_that_says_plain_where_tls_is_spoken_or_the_reverse_is_told_as_tha
 ) -> None:
     quick = {"retry_timeout_ms": 0, "connect_timeout_ms": 10_000}
     with LocalServer(tls=certificate) as encrypted:
-        with pytest.raises(hs.ServerUnreachableError, match=r"it speaks TLS there, and plain bytes were sent.*Add tls=true"):
+        with pytest.raises(hs.ServerUnreachableError, match=r"the port requires TLS.*Add tls=true"):
             hs.connect(encrypted.url.replace("?tls=true", ""), **quick)
-        with pytest.raises(hs.ServerUnreachableError, match=r"it speaks TLS there.*Begin the URL with https://"):
+        with pytest.raises(hs.ServerUnreachableError, match=r"the port requires TLS.*Begin the URL with https://"):
             hs.connect(encrypted.http_url.replace("https:", "http:"), **quick)
-    with pytest.raises(hs.ServerUnreachableError, match=r"it does not speak TLS there.*Omit tls=true"):
+    with pytest.raises(hs.ServerUnreachableError, match=r"the port does not support TLS.*Omit tls=true"):
         hs.connect(server.url, tls=True, **quick)
-    with pytest.raises(hs.ServerUnreachableError, match=r"it does not speak TLS there.*Begin the URL with http://"):
+    with pytest.raises(hs.ServerUnreachableError, match=r"the port does not support TLS.*Begin the URL with http://"):
         hs.connect(server.http_url.replace("http:", "https:"), **quick)
 
 

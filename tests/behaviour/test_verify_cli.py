@@ -41,8 +41,8 @@ def read_rows(root: Path, *arguments: str, code: int = 0) -> list[dict[str, Any]
 
 
 def test_a_sound_log_is_said_to_be_sound(root: Path) -> None:
-    assert run("verify", root).stdout == b"sound: nothing is damaged\n"
-    assert run("verify", url=root.as_uri()).stdout == b"sound: nothing is damaged\n"
+    assert run("verify", root).stdout == b"intact: nothing is damaged\n"
+    assert run("verify", url=root.as_uri()).stdout == b"intact: nothing is damaged\n"
     assert read_rows(root) == []
 
 

@@ -217,7 +217,7 @@ def check_datetimes(directory: Path, random: Random, datetimes: str) -> None:
     decoded = decoder.decode(raw_messages(values))
     dead = reasons_of(decoded)
     assert sorted(dead) == [number for number, expected in enumerate(wanted) if expected is None]
-    assert all("finer than a microsecond" in reason for reason in dead.values())
+    assert all("more precise than a microsecond" in reason for reason in dead.values())
     assert [row["at"] for row in rows_of(decoded)] == [expected for expected in wanted if expected is not None]
 
 

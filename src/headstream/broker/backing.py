@@ -66,14 +66,14 @@ class Backing:
         topic = self.topic(name)
         if not 1 <= number <= topic.partitions:
             raise PartitionNotFoundError(
-                f"topic {str(name)!r} has no partition {number}", advice=f"Its partitions are 1 to {topic.partitions}"
+                f"topic {str(name)!r} has no partition {number}", advice=f"Use a partition from 1 to {topic.partitions}"
             )
         return topic
 
     def _advice(self, wanted: str, names: Iterable[str], noun: str) -> str:
         close = difflib.get_close_matches(wanted, names, n=3)
         if close:
-            return f"Did you mean {' or '.join(repr(name) for name in close)}? Else create {noun} first"
+            return f"Did you mean {' or '.join(repr(name) for name in close)}? Otherwise create {noun} first"
         if self.log.identity is None:
-            return f"There is no log at this URL yet: check the URL; creating {noun} creates the log too"
+            return f"There is no log at this URL: check the URL. Creating {noun} creates the log too"
         return f"Create {noun} first"

@@ -43,7 +43,7 @@ def _read_policies(ctx: click.Context, param: click.Parameter, value: str) -> tu
     show_default=True,
     callback=_read_policies,
     metavar="POLICY,...",
-    help="How to treat values that the target dialect cannot represent: error, drop, widen, text; "
+    help="Actions for values that the target dialect cannot represent: error, drop, widen, text; "
     "the first applicable action is used.",
 )
 @click.option("--out", type=LocalPath(directory=False), help="The output file; standard output by default.")

@@ -68,7 +68,7 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
 def demo(
     log_only: bool, postgres: bool, directory: Path | None, seed: int, rows: int, transactions: int, is_iceberg: bool
 ) -> None:
-    """Run the complete pipeline on this machine in about a minute, or with --log only a log in seconds.
+    """Run the complete pipeline on this machine, which takes about a minute.
 
     A simulated source database writes its changes, and some real Replicate messages, to a log in a directory.
     A Spark pipeline applies the changes to Delta tables, which are then compared with the final state of the source database.
@@ -117,7 +117,7 @@ def demo(
                 producer.send(message.value, key=message.key, headers=message.headers)
         console.print(f"   the metadata of {_LATE_TABLE} arrives")
         second = _run(console, spark, directory, url, iceberg)
-        console.print(f"   {second.released:,} waiting changes are applied, {second.parked} still wait")
+        console.print(f"   {second.released:,} waiting changes are applied; {second.parked} still wait")
         equal = _compare(console, spark, source, directory / "tables", iceberg)
         _show_sample(console, spark, directory / "tables")
     finally:
@@ -159,11 +159,11 @@ def _send_all(console: Console, log: Client, messages: list[SourceMessage]) -> N
     size_bytes = sum(topic.size_bytes for topic in log.topics())
     console.print(
         f"[bold]2. The log[/] {len(messages):,} messages with typed headers sent in {seconds:.1f} s: "
-        f"{len(messages) / seconds:,.0f} a second, {size_bytes / 1e6:.1f} MB"
+        f"{len(messages) / seconds:,.0f} per second, {size_bytes / 1e6:.1f} MB"
     )
     example = next(m for m in log.poll(_DATA, 1, start="first", count=1))
     headers = ", ".join(f"{key}={value!r}" for key, value in example.headers.items())
-    console.print(f"   the headers of the first one: {headers}")
+    console.print(f"   the headers of the first message: {headers}")
 
 
 def _iceberg_settings(directory: Path) -> IcebergSettings:

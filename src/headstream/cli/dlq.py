@@ -207,7 +207,7 @@ def show(source: DeadLetterSource, number: int, offset: int, output: str) -> Non
 @source_options
 @output_option
 def redrive(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, rate: float | None, output: str) -> None:
-    """Send the dead letters of TOPIC back to their original topics, each once, and mark them for deletion.
+    """Send the dead letters of TOPIC back to their original topics, exactly once, and mark them for deletion.
 
     A message keeps its payload, key, id and headers; the header hs.redrives counts the redrives. All groups of the topic receive
     the message again. The next redrive finishes an interrupted redrive. With --checkpoint the command sends a request: the

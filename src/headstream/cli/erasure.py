@@ -23,8 +23,8 @@ _COLUMNS: Final = ("topic", "partition", "found", "found_bytes", "failed", "remo
 _QUARANTINE_MARKS: Final = (".set-aside-", ".rest-")
 """Parts of the names of files that a recovery has set aside (log/partition/recovery.py); these files can contain messages."""
 _ELSEWHERE: Final = (
-    "backups, snapshots and exports of this log: erase there too, or delete them",
-    "mirrors, and Kafka topics with copies: run the command on them",
+    "backups, snapshots and exports of this log: erase the messages in each copy, or delete the copy",
+    "mirrors, and Kafka topics with copies: run this command on each of them",
     "Delta tables: delete the rows, then VACUUM once their history has expired",
     "consumers and their databases",
 )
@@ -87,7 +87,7 @@ def _list_remains(url: str, letters: Sequence[str]) -> list[str]:
     remains = [f"dead letters in {name}: add --dead-letter {name}" for name in letters]
     parts = urlsplit(url)
     if parts.scheme == "file":
-        remains += [f"set aside by a recovery, look into it: {path}" for path in _quarantine(unquote(parts.path))]
+        remains += [f"a file that a recovery set aside, to be checked: {path}" for path in _quarantine(unquote(parts.path))]
     else:
         remains.append("files that a recovery of the server has set aside: headstream verify DIR lists them")
     return [*remains, *_ELSEWHERE]
@@ -109,7 +109,7 @@ def _print(topic: str, found: Sequence[ErasedPartition], remains: list[str], dry
     print_object({"topic": topic, "dry_run": dry_run, **sums}, output)
     print_text("")
     print_objects(rows, _COLUMNS, output)
-    print_text("\nNot examined, or kept:")
+    print_text("\nNot examined or not erased:")
     for line in remains:
         print_text(f"  {line}")
 

@@ -39,7 +39,7 @@ _group_argument = click.argument(
 
 @click.group()
 def group() -> None:
-    """Consumer groups of a topic: their progress, and where they continue.
+    """Consumer groups of a topic: their progress and committed offsets.
 
     A group exists from its creation or its first commit. On a server all consumers of a group share the topic's
     partitions. In a directory, only the consumers of one process share the partitions; consumers of the group in
@@ -160,7 +160,7 @@ def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) ->
     with open_log(url) as log:
         if any(found.name == name for found in log.groups(topic)):
             raise AlreadyExistsError(
-                f"the group {name!r} already exists", where=topic, advice="Use `group seek` to move its offsets"
+                f"the group {name!r} already exists", where=topic, advice="Use `group seek` to move the group's offsets"
             )
         print_object(_summary(log.seek_group(topic, name, at)), output)
 
@@ -197,7 +197,7 @@ def lag(topic: str, name: str, url: str, output: str) -> None:
 def seek(topic: str, name: str, to: PollingStrategy, partitions: tuple[int, ...], url: str, output: str) -> None:
     """Make a group of TOPIC continue at TO: an offset, a time, first, or last (new messages only).
 
-    The group is created if it does not exist. Close its consumers first: otherwise their commits overwrite this position.
+    The group is created if it does not exist. Close the group's consumers first: otherwise their commits overwrite this position.
 
     \b
     Examples:

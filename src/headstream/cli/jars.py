@@ -52,7 +52,7 @@ def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> Non
     sets = [*([] if missing else [SPARK]), *(SETS[name] for name in dict.fromkeys(extras)), *([BROKER] if broker else [])]
     for jar_set in sets:
         if not quiet and find(jar_set) is None:
-            click.echo(f"downloading the jars of the set {jar_set.name}, once", err=True)
+            click.echo(f"downloading the missing jars of the set {jar_set.name}, once", err=True)
         with _progress(jar_set, quiet) as on_progress:
             paths = fetch(jar_set=jar_set, on_progress=on_progress)
         size = sum(path.stat().st_size for path in paths)

@@ -27,7 +27,7 @@ def run_log_demo(console: Console, directory: Path) -> None:
     """Run the demo in a directory that does not exist yet, and print each step."""
     url = directory.resolve().as_uri()
     with connect(url) as log:
-        console.print(f"[bold]1. A log[/] is a directory, here {directory}. There is no server, no Java, no compiler.")
+        console.print(f"[bold]1. A log[/] is a directory, here {directory}. It needs no server, no Java and no compiler.")
         log.create_topic(_TOPIC, partitions=2)
         _send(console, log)
         _show_headers(console, log)
@@ -50,7 +50,7 @@ def _send(console: Console, log: Client) -> None:
 
 
 def _show_headers(console: Console, log: Client) -> None:
-    console.print("\n[bold]3. Read[/] them. Headers have types: a number arrives as a number, of the same size.")
+    console.print("\n[bold]3. Read[/] the orders. Headers have types: a number keeps its type and size.")
     shown = Table("partition", "offset", "key", "payload", "order uint32", "price float64", "express bool")
     for message in sorted(log.poll(_TOPIC), key=lambda each: int(each.headers["order"])):
         texts = [(message.key or b"").decode(), (message.payload or b"").decode()]
@@ -62,7 +62,7 @@ def _show_headers(console: Console, log: Client) -> None:
 
 
 def _bill(console: Console, log: Client) -> None:
-    console.print(f"\n[bold]4. Process[/] them in the group {_GROUP!r}. One order fails: its product has no price.")
+    console.print(f"\n[bold]4. Process[/] the orders in the group {_GROUP!r}. One order fails: its product has no price.")
 
     def bill(message: ReceivedMessage) -> None:
         product, about = (message.payload or b"").decode(), f"order {message.headers['order']}, attempt {message.attempt}:"
@@ -75,7 +75,7 @@ def _bill(console: Console, log: Client) -> None:
     with log.consumer(_TOPIC, group=_GROUP, on_error=retry, dead_letter=_DEAD_LETTERS, timeout_ms=1000) as consumer:
         consumer.run(bill)
     console.print(
-        f"   It was tried {retry.attempts} times, with delays, while the others went on. "
+        f"   The order was tried {retry.attempts} times, with delays, while the other orders were processed. "
         f"After {time.perf_counter() - began:.1f} s the group is done: {log.group(_TOPIC, _GROUP).lag} messages are left."
     )
 

@@ -30,7 +30,7 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS: Final = {
-    "demo": LazyCommand("demo", "demo", "Run the complete pipeline on this machine, or with --log only a log."),
+    "demo": LazyCommand("demo", "demo", "Demonstrate the complete pipeline on this machine; with --log, only a log."),
     "server": LazyCommand("server", "server", "Serve a log over TCP and HTTP."),
     "console": LazyCommand("console", "console", "Show a log in the browser: topics, messages, groups."),
     "stream": LazyCommand("streams", "stream", "Streams: list, show, create, update, delete."),
@@ -45,24 +45,24 @@ COMMANDS: Final = {
     "ping": LazyCommand("system", "ping", "Check that a server answers."),
     "me": LazyCommand("system", "me", "Show the logged-in user."),
     "stats": LazyCommand("system", "stats", "Show a server's load, memory and counts."),
-    "top": LazyCommand("top.command", "top", "Show the rates of topics and the lags of groups, and keep them current."),
+    "top": LazyCommand("top.command", "top", "Show the rates of topics and the lags of groups, refreshed continuously."),
     "snapshot": LazyCommand("system", "snapshot", "Write an archive for a problem report."),
     "send": LazyCommand("messages", "send", "Send a message."),
     "poll": LazyCommand("messages", "poll", "Show messages of a partition."),
     "tail": LazyCommand("messages", "tail", "Show messages as they arrive."),
     "import": LazyCommand("transfer", "import_", "Send the messages of a file, one JSON object per line."),
     "export": LazyCommand("transfer", "export", "Write a topic's messages, one JSON object per line."),
-    "mirror": LazyCommand("mirror", "mirror", "Copy topics from a log to another, and keep copying."),
-    "inspect": LazyCommand("inspecting.command", "inspect", "Explain any bytes: their format, every field, and errors."),
+    "mirror": LazyCommand("mirror", "mirror", "Copy topics from one log to another, continuously."),
+    "inspect": LazyCommand("inspecting.command", "inspect", "Explain bytes: the format, every field, and errors."),
     "convert": LazyCommand("conversion", "convert_", "Convert messages to another dialect, and report what would be lost."),
-    "verify": LazyCommand("verify", "verify", "Check every byte of a log, and repair what can be repaired."),
-    "backup": LazyCommand("backup", "backup", "Copy a complete log while it is being written."),
+    "verify": LazyCommand("verify", "verify", "Check every byte of a log, and optionally repair the log."),
+    "backup": LazyCommand("backup", "backup", "Copy a complete log while other processes write to it."),
     "erase": LazyCommand("erasure", "erase", "Erase the messages that match a filter, with their bytes."),
     "replicate": LazyCommand(
-        "replicate.command", "replicate", "Qlik Replicate, Debezium: turn their messages into Delta tables, inspect them."
+        "replicate.command", "replicate", "Qlik Replicate and Debezium: run the pipeline into Delta tables, inspect messages."
     ),
     "completion": LazyCommand("completion", "completion", "Print a script that completes commands and topics."),
-    "jars": LazyCommand("jars", "jars", "Download the JVM's jars that Spark needs."),
+    "jars": LazyCommand("jars", "jars", "Download the jars that Spark needs."),
 }
 _EXTRAS: Final = {
     "pyspark": "spark",

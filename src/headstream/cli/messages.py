@@ -44,7 +44,7 @@ _TAIL_COUNT: Final = 1000
 @topic_argument
 @click.argument("payload", required=False)
 @click.option("--key", help="Key of the message: messages with the same key are stored in the same partition.")
-@click.option("--partition", type=PARTITION, help="Partition number, from 1. [default: chosen by the key, or the emptiest]")
+@click.option("--partition", type=PARTITION, help="Partition number, from 1. [default: by key, otherwise the emptiest]")
 @click.option(
     "--header",
     "headers",
@@ -96,7 +96,7 @@ def send(
     if by_line and payload not in (None, "-"):
         raise click.UsageError("--lines reads standard input: omit PAYLOAD.")
     if key_delimiter is not None and (not by_line or key is not None or not key_delimiter):
-        raise click.UsageError("--key-delimiter requires --lines and a delimiter that is not empty, and excludes --key.")
+        raise click.UsageError("--key-delimiter requires --lines and a non-empty delimiter, and excludes --key.")
     given = _encode_text(key)
     with open_log(url) as log:
         found = log.topic(topic)
@@ -131,11 +131,11 @@ def send(
     default="first",
     show_default=True,
     help="Where to start: an offset, a time, an age (-1h), first (oldest message), last (newest message), or next (after the "
-    "last message shown by next).",
+    "last message that an earlier `--offset next` showed).",
 )
 @until_option
 @click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="Maximum number of messages.")
-@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="Show the newest N, as with --offset last --count N.")
+@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="Show the N newest, like --offset last --count N.")
 @click.option(
     "--consumer",
     type=Checked("name", lambda text: check_name(text, "consumer")),

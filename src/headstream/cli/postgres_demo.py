@@ -33,11 +33,11 @@ INSERT INTO orders SELECT c, n, c + n / 100.0, timestamptz '2026-01-01' + n * in
   jsonb_build_object('state', 'new'), repeat(md5(n::text), 200) FROM generate_series(1, 200) c, generate_series(1, 5) n;
 """
 _STEPS: Final = {
-    "updates that do not touch the large columns: PostgreSQL does not send these": """
+    "updates that do not touch the large columns: PostgreSQL does not send unchanged large columns": """
 UPDATE customers SET feels = 'happy' WHERE id % 3 = 0;
 UPDATE orders SET total = total + 0.01, details = details || '{"state": "changed"}' WHERE number < 3;
 """,
-    "changed keys, one of them swapped in a transaction; deletions": """
+    "changed keys, two of them swapped in a transaction; deletions": """
 BEGIN;
 UPDATE customers SET id = -1 WHERE id = 1;
 UPDATE customers SET id = 1 WHERE id = 2;
@@ -46,7 +46,7 @@ COMMIT;
 UPDATE orders SET customer = customer + 1000 WHERE number = 4;
 DELETE FROM orders WHERE number = 5 AND customer % 2 = 0;
 """,
-    "another schema: a column added, one dropped, one widened": """
+    "a changed schema: one column added, one dropped, one widened": """
 ALTER TABLE customers ADD COLUMN score double precision, DROP COLUMN born;
 ALTER TABLE orders ALTER number TYPE bigint;
 UPDATE customers SET score = id / 7.0 WHERE id % 5 = 0;
@@ -66,7 +66,7 @@ def run_postgres_demo(console: Console) -> None:
     settings = {"wal_level": "logical"}
     with tempfile.TemporaryDirectory(prefix="headstream-demo-") as name, PostgresServer(settings=settings) as source:
         directory = Path(name)
-        console.print(f"[bold]1. The source[/] a PostgreSQL in a temporary directory, port {source.port}")
+        console.print(f"[bold]1. The source[/] a PostgreSQL server in a temporary directory, port {source.port}")
         source.execute(_SETUP)
         with LocalServer(directory / "log", kafka=True) as server:
             with connect(server.url) as log:
@@ -78,11 +78,9 @@ def run_postgres_demo(console: Console) -> None:
 
 def _change(console: Console, source: PostgresServer, server: LocalServer) -> None:
     """Change the source, so that Debezium sends a snapshot and some changes."""
-    console.print(
-        f"[bold]2. Debezium[/] sends its changes to Headstream's listener for Kafka's clients, port {server.kafka_address[1]}"
-    )
+    console.print(f"[bold]2. Debezium[/] sends the changes to Headstream's Kafka listener, port {server.kafka_address[1]}")
     with DebeziumEngine(source, server.kafka_address, start_seconds=180) as engine:
-        with console.status("a snapshot; the first time, Debezium's jars are downloaded"):
+        with console.status("a snapshot of both tables (the first run downloads Debezium's jars)"):
             engine.flush()
         console.print("   a snapshot of both tables")
         for title, sql in _STEPS.items():
@@ -142,6 +140,6 @@ def _compare(console: Console, spark: SparkSession, directory: Path, source: Pos
     console.print("[bold]4. The tables[/] headstream replicate compare")
     console.print(shown)
     (row,) = spark.sql(_SAMPLE.format(f"delta.`{directory / 'tables' / 'public' / 'customers'}`")).toArrow().to_pylist()
-    console.print(f"   a row whose large column no update sent: {'|'.join(map(str, row.values()))}")
+    console.print(f"   a row whose large column was in no update: {'|'.join(map(str, row.values()))}")
     console.print(f"   the same row in PostgreSQL:              {source.execute(_SAMPLE.format('customers')).strip()}")
     return is_equal

@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> None:
     """Serve a log over TCP, HTTP and QUIC to Headstream, Iggy and Kafka clients.
 
-    When the server is ready, its addresses are printed and written to DIR/runtime/current_config.toml. It logs to standard error.
+    A ready server prints its addresses, and writes them to DIR/runtime/current_config.toml. Logs are written to standard error.
     SIGTERM or Ctrl-C stops the server gracefully; a second signal stops it immediately.
 
     The first start creates the user iggy with the password iggy, unless IGGY_ROOT_USERNAME and IGGY_ROOT_PASSWORD are set.
-    Every setting of the file can be set by an environment variable, such as IGGY_TCP_ADDRESS or HEADSTREAM_MAX_CONNECTIONS.
+    Environment variables can set every setting of the --config file, for example IGGY_TCP_ADDRESS or HEADSTREAM_MAX_CONNECTIONS.
     Variables are also read from the file .env in the working directory, or from the file named by IGGY_ENV_PATH.
 
     \b

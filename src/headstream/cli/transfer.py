@@ -192,9 +192,7 @@ def _with_count(messages: Iterator[ReceivedMessage], places: Iterable[Partition]
         yield message
 
 
-_AGAIN: Final = (
-    "The messages before it were sent: fix it and import the rest from there; or collect bad lines with --bad-lines FILE"
-)
+_AGAIN: Final = "Earlier lines were imported: correct this line and import the remaining lines, or set --bad-lines FILE"
 """Advice for a bad line of standard input, whose position is not stored."""
 
 

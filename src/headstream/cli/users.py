@@ -158,7 +158,7 @@ def delete(name: str, yes: bool, url: str, output: str) -> None:
     """
     with open_log(url) as log:
         found = log.server.user(name)
-        confirm(f"Delete user {found.username} and its tokens", yes=yes)
+        confirm(f"Delete user {found.username} and the user's tokens", yes=yes)
         log.server.delete_user(name)
     print_object({"deleted": found.username}, output)
 

@@ -74,9 +74,7 @@ def _root(directory: str | None, url: str | None) -> str:
         raise click.UsageError("No log specified: specify DIR or --url, or set HEADSTREAM_URL.")
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise click.UsageError(
-            f"Only a log in a directory can be verified, not {parts.scheme}://: give DIR or file:///directory."
-        )
+        raise click.UsageError(f"Only a log in a directory can be verified, not {parts.scheme}://: set DIR or file:///directory.")
     return unquote(parts.path)
 
 
@@ -104,7 +102,7 @@ def _show(findings: list[dict[str, Any]], actions: list[dict[str, Any]], form: s
         print_text(f"  {escape(finding['what'])}")
         print_text(f"  {escape(finding['advice'])}")
     damage = sum(finding["finding"] == "damage" for finding in findings)
-    print_text(f"{damage} damaged, {len(findings) - damage} notes" if findings else "sound: nothing is damaged")
+    print_text(f"{damage} damaged, {len(findings) - damage} notes" if findings else "intact: nothing is damaged")
 
 
 def _span(finding: dict[str, Any]) -> str:

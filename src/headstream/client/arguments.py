@@ -176,7 +176,7 @@ def choice_of(
         )
     if number not in numbers:
         raise PartitionNotFoundError(
-            f"topic {str(topic)!r} has no partition {number}", advice=f"Its partitions are {numbers[0]} to {numbers[-1]}"
+            f"topic {str(topic)!r} has no partition {number}", advice=f"Use a partition from {numbers[0]} to {numbers[-1]}"
         )
     return number, key
 

@@ -203,7 +203,7 @@ class App:
 
     async def __aenter__(self) -> Self:
         if not self._handlers:
-            raise InvalidInputError("the App has no handlers", advice="Register one with @app.consume(topic, group=…)")
+            raise InvalidInputError("the App has no handlers", advice="Register a handler with @app.consume(topic, group=…)")
         if self._log is not None:
             raise InvalidInputError("the App is already running", advice="Use app.with_log(…) for a concurrent run")
         given = self._given

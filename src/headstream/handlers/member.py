@@ -1,4 +1,4 @@
-"""Member: one member of a handler's group. The member calls the handler for one message after the other, in order."""
+"""Member: one member of a handler's group. The member calls the handler for one message after another, in order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Member:
         self._tries_again = handler.options.get("on_error") is not None or handler.options.get("mode") == "shared"
         self._is_busy = self._is_stopping = False
         self._task: asyncio.Task[None] | None = None
-        client: Any = log  # the overloads do not accept that decode can be None, nor that the topic can be a list or a text
+        client: Any = log  # the overloads do not accept that decode can be None, nor that the topic can be a list or a string
         self.consumer: AsyncConsumer | AsyncTopicsConsumer = client.consumer(
             handler.topic, decode=handler.signature.decode, **handler.options
         )

@@ -125,7 +125,7 @@ class Signature:
             self._headers[name] = _Header(key, kind, plain is not kind and kind is not None, default)
         elif self._payload is not None:
             raise InvalidInputError(
-                f"{self._payload[0]!r} already receives the payload", advice="Write the kind of a header, as in hs.uint8"
+                f"{self._payload[0]!r} already receives the payload", advice="For a header, write its kind, as in hs.uint8"
             )
         else:
             self._payload = name, is_optional
@@ -199,7 +199,7 @@ def _serializer_of(kind: Any) -> Serializer[Any]:
         return pydantic(kind)
     if kind in _SCALARS:
         raise InvalidInputError(
-            f"{kind.__name__} is neither a payload type nor a header kind",
+            f"{kind.__name__} is not a payload type or a header kind",
             advice="Write bytes or a type such as a dataclass for the payload; for a header write its kind, "
             "as in `attempt: hs.uint8` or `attempt: Annotated[int, hs.uint8]`",
         )

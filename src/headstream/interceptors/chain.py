@@ -96,7 +96,7 @@ class Chain:
             try:
                 message = _checked(self._run(step, message))
             except Exception as error:
-                self._apply_policy(step, error, message, "It was not sent")
+                self._apply_policy(step, error, message, "The message was not sent")
         return message
 
     def receive(self, message: Message) -> Message:
@@ -131,7 +131,7 @@ class Chain:
                 if step.policy is not ErrorPolicy.RAISE:
                     _log.exception("%s of the interceptor %s failed", step.hook, step.name)
                 elif found is None:
-                    found = _explain(step, error, where, "The reported event has happened nevertheless")
+                    found = _explain(step, error, where, "The event that was reported has happened in any case")
         return found
 
     def _run(self, step: _Step, *arguments: Any) -> Any:

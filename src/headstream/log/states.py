@@ -254,7 +254,7 @@ class MessageStates:
                         if follower.end_offset > follower.first_offset
                         else f"there is no message at offset {offset}: the partition is empty",
                         where=directory,
-                        advice="Nothing was changed: use existing offsets",
+                        advice="No state was changed. Use existing offsets",
                     )
             return [follower.position_of(offset) for offset in offsets]
 
@@ -271,7 +271,7 @@ class MessageStates:
                     file.read_into(head, position)
                     if int.from_bytes(head, "little") != offset:
                         raise CorruptLogError(
-                            f"byte {position}, at which the index expects offset {offset}, has another message",
+                            f"the index expects offset {offset} at byte {position}, where another message is stored",
                             where=path,
                             advice="Restore the segment's files from a copy",
                         )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _ALWAYS = (
     "messages get new offsets",
-    "the time of appending travels as the header hs.timestamp, unless the message has one",
+    "the append time becomes the header hs.timestamp, unless the message already has this header",
     "the header hs.mirror is added",
 )
 
@@ -84,12 +84,12 @@ def _plan_topic(topic: Topic, target: Client) -> TopicPlan:
         return TopicPlan(name, True, len(topic.partitions), count, ())
     if len(there.partitions) != len(topic.partitions):
         differences.append(
-            f"{len(topic.partitions)} partitions become {len(there.partitions)}: a message's key chooses one, others rotate"
+            f"{len(topic.partitions)} partitions become {len(there.partitions)}: messages are distributed by key or in rotation"
         )
     if topic.limits is Limits.WIDE and there.limits is Limits.IGGY:
-        differences.append("the destination has the limits iggy: a message that needs wide stops the mirror")
+        differences.append("the destination has iggy limits: a message that needs wide limits stops the mirror")
     if there.deduplication_count is not None and topic.deduplication_count is None:
-        differences.append("the destination drops messages with an id that it has")
+        differences.append("the destination drops messages with an id that it already contains")
     if there.compaction_delay_us is not None and topic.compaction_delay_us is None:
         differences.append("the destination compacts: a message without a key stops the mirror")
     if any(partition.end_offset for partition in there.partitions):

@@ -1,4 +1,4 @@
-"""The simulator's default tables: a small shop, and a laboratory with every type.
+"""The simulator's default tables: four of a small shop, and three with every type.
 
 table                form  logical types   primary key                 purpose
 SHOP.customers       avro  on              id                          altered half-way: a column added, INT4 widened to INT8

@@ -1,6 +1,6 @@
 """The history of the simulated source: a full load, then transactions of changes, as plain values.
 
-    load          the rows of one table after the other, without sequence, time or transaction
+    load          the rows of one table after another, without sequence, time or transaction
     transactions  1 to `largest_transaction` changes, distributed over all tables by weight:
                   insert (of a new key or one that was deleted or changed away), update of one to three columns,
                   update without changes, change of the primary key (to a new or a vacated key),

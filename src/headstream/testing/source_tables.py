@@ -75,19 +75,19 @@ class SourceTable:
 
     def __post_init__(self) -> None:
         if not self.versions or self.weight < 1:
-            raise self._error("it needs at least one version and a weight of at least 1")
+            raise self._error("the table must have at least one version and a weight of at least 1")
         for columns in self.versions:
             self._check(columns)
         keys = {tuple((c.name, c.type, c.key_position) for c in columns if c.key_position) for columns in self.versions}
         if len(keys) != 1:
-            raise self._error("its key columns differ between versions")
+            raise self._error("the key columns differ between versions")
 
     def _check(self, columns: tuple[SourceColumn, ...]) -> None:
         if len({column.name for column in columns}) != len(columns):
             raise self._error("duplicate column name")
         positions = sorted(column.key_position for column in columns if column.key_position)
         if not positions or positions != list(range(1, len(positions) + 1)):
-            raise self._error("its primary key needs columns with key_position 1, 2, and so on")
+            raise self._error("the primary key must have columns with key_position 1, 2, and so on")
         for column in columns:
             if column.type not in REPLICATE_TYPES:
                 raise self._error(f"column {column.name!r} has the unknown type {column.type!r}")

@@ -78,7 +78,7 @@ def test_avro_is_decoded_where_its_schema_is_known(page: Page, axe: str) -> None
     show(page, 5)  # its id is in a header
     assert "Order" in page.get_by_role("group", name="Decoded message").inner_text()
     show(page, 1)
-    page.get_by_text("the schema 8 is not known here").wait_for()
+    page.get_by_text("the schema 8 is unknown").wait_for()
     page.get_by_role("button", name="Hex").click()
     assert page.locator("pre.hex").inner_text().startswith("000000  00 00 00 00 08 54")
 

@@ -301,7 +301,7 @@ def test_a_server_with_sasl_and_tls_is_used_like_a_broker(tmp_path: Path) -> Non
             assert log.group("shop/orders", "billing").lag == 0
             assert [topic.full_name for topic in log.topics()] == ["shop/carts", "shop/orders"]
             log.delete_topic("shop/carts")
-        with pytest.raises(hs.AuthenticationError, match="the login is refused"):
+        with pytest.raises(hs.AuthenticationError, match="the login was refused"):
             hs.connect(f"kafka://iggy:wrong@{address}", **settings)
         with pytest.raises(hs.ServerUnreachableError):
             hs.connect(f"kafka://iggy:iggy@{address}", connect_timeout_ms=1000)  # the certificate is not trusted

@@ -33,7 +33,7 @@ _OWN_ANSWERS = {
     "listGroups": "[Emptyfalse]",
     "describeConsumerGroups.unknown": "1 Dead",
     "deleteConsumerGroups": "GroupIdNotFoundException: The group id does not exist.",
-    "describeAcls": "SecurityDisabledException: there are no ACLs: rights are those of the server's users",
+    "describeAcls": "SecurityDisabledException: ACLs are not supported: the server's users have permissions instead",
     "createAcls": f"{_UNSUPPORTED}CREATE_ACLS",
     "deleteAcls": f"{_UNSUPPORTED}DELETE_ACLS",
     "describeClientQuotas": f"{_UNSUPPORTED}DESCRIBE_CLIENT_QUOTAS",

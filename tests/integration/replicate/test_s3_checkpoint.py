@@ -236,7 +236,7 @@ def test_a_checkpoint_of_a_directory_is_moved_with_all_that_waits(server: S3Serv
     with pytest.raises(ReplicateError, match="this checkpoint has been moved to s3://"):
         old.open()
     work.close()
-    with pytest.raises(ReplicateError, match="a checkpoint already exists there"):
+    with pytest.raises(ReplicateError, match="a checkpoint already exists at this location"):
         work.open()
     (tmp_path / "checkpoint" / "moved.json").write_text('{"to": "s3://lake/elsewhere"}')
     with pytest.raises(ReplicateError, match="this checkpoint has been moved to s3://lake/elsewhere"):

@@ -89,7 +89,7 @@ def test_a_run_ends_with_an_error_when_the_dead_letters_table_cannot_be_written_
     work = make_work(server, tmp_path, dead_letter_table=server.place(tmp_path.name) / "dead")
     server.break_down(refused=1)
     work.send(b"junk")
-    with pytest.raises(StorageError, match="the table of the dead letter cannot be written"):
+    with pytest.raises(StorageError, match="the dead-letter table cannot be written"):
         work.processor.sweep(last=True)
     work.close()
 

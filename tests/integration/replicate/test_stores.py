@@ -230,7 +230,7 @@ def test_schemas_in_a_store_are_seen_by_every_process(place: StorePlace, tmp_pat
     def task() -> Decoded:
         return Decoded.from_table(pa.Table.from_batches(list(decode(iter([raw_messages([row])])))))
 
-    assert task().dead[0]["reason"].to_pylist() == ["the row has the column 'note', which the table's schema lacks"]
+    assert task().dead[0]["reason"].to_pylist() == ["the row has the column 'note', which is missing in the table's schema"]
     assert first.add(StoredSchema(newer, 4, "cdc/metadata", 0, 4))
     assert task().changes.keys() == {newer.schema_id}, "the next task sees what the driver has stored before it"
     check_schema_store(tmp_path / "nowhere", first.mark(), place)

@@ -117,7 +117,7 @@ def test_a_batch_that_fails_leaves_nothing_and_comes_again(spark: SparkSession, 
         log.create_topic("shop/copy")
         send(log, 100)
         frame = read(spark, url).selectExpr("payload", "IF(CAST(payload AS STRING) = '77', NULL, payload) p")
-        with pytest.raises(PySparkException, match="without payload is outside the limits iggy"):
+        with pytest.raises(PySparkException, match="without payload is outside the iggy limits"):
             run(frame.selectExpr("p AS payload"), url, tmp_path / "checkpoint")
         assert payloads(log, "shop/copy") == []
         run(frame.selectExpr("p AS payload"), url, tmp_path / "checkpoint", badRowsPath=str(tmp_path / "bad"))

@@ -205,5 +205,5 @@ def test_batch_reads_from_one_time_to_another(spark: SparkSession, url: str) -> 
     assert offsets(startingTimestamp=str(middle)) == [offset for offset, at in enumerate(times) if at >= middle]
     by_place = json.dumps({"shop/orders": {"1": times[5] + 1000}})
     assert offsets(startingOffsetsByTimestamp=by_place, startingOffsetsByTimestampStrategy="latest") == []
-    with pytest.raises(Exception, match="startingOffsetsByTimestamp: shop/orders partition 1 has no message of"):
+    with pytest.raises(Exception, match="startingOffsetsByTimestamp: shop/orders partition 1 has no message with a time of"):
         offsets(startingOffsetsByTimestamp=by_place)

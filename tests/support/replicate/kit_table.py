@@ -20,7 +20,7 @@ from tests.support.replicate.replicate_messages import make_change, make_table
 KIT = make_table()
 SHARED = ("shop", "kit")
 METADATA = metadata_message(KIT)
-MAINTAINED = {"compact_every_us": SECOND_US, "vacuum_every_us": SECOND_US, "vacuum_kept_us": 0}
+MAINTAINED: dict[str, Any] = {"compact_every_us": SECOND_US, "vacuum_every_us": SECOND_US, "vacuum_kept_us": 0}
 
 
 def change(number: int, **changed: Any) -> bytes:

@@ -46,7 +46,7 @@ def test_a_report_tells_every_loss_before_and_writes_nothing(tmp_path: Path) -> 
         (2, "header 'n'", False, []),
         (2, "header 'big'", True, ["drop", "text"]),
     ]
-    assert report[0]["finding"] == "uint8 becomes int16, its value is kept"
+    assert report[0]["finding"] == "uint8 becomes int16 without a loss"
     assert "uint64 9223372036854775808" in run("-", "--to", "kip82", "--report", input=data).stdout
 
 

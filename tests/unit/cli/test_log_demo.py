@@ -25,7 +25,7 @@ def test_log_demo_tells_what_is_in_the_log_that_it_leaves(tmp_path: Path) -> Non
     for told in (
         "selects orders by their headers: 1, 4, 5",
         "order 3, attempt 3: no price for 'sppon'",
-        "It was tried 3 times",
+        "The order was tried 3 times",
         "0 messages are left",
         f"hs.origin.offset = {place!r}",
         "find 5 of 6 orders",

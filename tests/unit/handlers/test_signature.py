@@ -119,7 +119,7 @@ def unseen(order: Unseen) -> None: ...
     [
         (no_annotation, "the parameter has no annotation (parameter 'order' of ", "hs.ReceivedMessage"),
         (two_payloads, "'order' already receives the payload (parameter 'other'", "hs.uint8"),
-        (scalar, "int is neither a payload type nor a header kind", "Annotated[int, hs.uint8]"),
+        (scalar, "int is not a payload type or a header kind", "Annotated[int, hs.uint8]"),
         (unknown_type, "'Client' is not a payload type", "dataclass"),
         (star, "only named parameters can be filled", "Omit *"),
         (unseen, "an annotation cannot be evaluated: name 'Unseen' is not defined", "TYPE_CHECKING"),

@@ -80,7 +80,7 @@ class LoginLimits:
             raise refusal(
                 Status.INVALID_CREDENTIALS,
                 "too many logins have failed",
-                advice=f"Try again in {wait_s:.0f} s, with the right name and password",
+                advice=f"Log in again in {wait_s:.0f} s, with the correct name and password",
             )
 
     def failed(self, address: str, user: str) -> None:

@@ -144,8 +144,8 @@ class Rights:
         """Return the error (41) for a user without rights to a stream or topic, whether it exists or not."""
         return refusal(
             Status.UNAUTHORIZED,
-            f"user {self._user_id} has no permission for that stream or topic, or it does not exist",
-            advice="Check the name, and ask an administrator for a permission: for everything, for the stream or for the topic",
+            f"the stream or topic does not exist, or user {self._user_id} has no permission for it",
+            advice="Check the name, or ask an administrator for a permission",
         )
 
     def _check(self, permission: str, stream: int = 0, topic: int = 0) -> None:
@@ -165,7 +165,7 @@ class Rights:
             Status.UNAUTHORIZED,
             f"user {self._user_id} is not allowed to {permission}",
             where=where,
-            advice=f"It needs a permission: {wanted}",
+            advice=f"The user needs a permission: {wanted}",
         )
 
 

@@ -91,13 +91,13 @@ class ScramLogin:
         """Return the response to the first message; AuthenticationError (42) if it is invalid or requests too many iterations."""
         found = _FIRST.fullmatch(_text(message))
         if found is None or "=" in _NAME_ESCAPE.sub(lambda each: "" if each[1] else "=", found[4]):
-            raise _invalid("the first message of SCRAM is invalid")
+            raise _invalid("the first SCRAM message is invalid")
         gs2, acting_as, bare, name, nonce, extensions = found.groups()
         self.username = _unescape(name)
         if acting_as is not None and _unescape(acting_as) != self.username:
             raise _invalid("a user cannot act as another user")
         if extensions:
-            raise _invalid("extensions of SCRAM, as of delegation tokens, are not supported")
+            raise _invalid("SCRAM extensions, such as delegation tokens, are not supported")
         self._verifier = verifier = self._find(self.username)
         self._nonce = nonce + self._nonce
         salt = base64.b64encode(verifier.salt).decode()
@@ -109,10 +109,10 @@ class ScramLogin:
         """Return the response to the last message; None if the password is wrong. AuthenticationError (42) if invalid."""
         found = _FINAL.fullmatch(_text(message))
         if found is None or self._verifier is None:
-            raise _invalid("the last message of SCRAM is invalid")
+            raise _invalid("the final SCRAM message is invalid")
         unsigned, gs2, nonce, proof = found[1].encode(), _decode(found[2]), found[3], _decode(found[4])
         if gs2 != self._gs2 or nonce != self._nonce:
-            raise _invalid("the last message of SCRAM belongs to another login")
+            raise _invalid("the final SCRAM message belongs to another login")
         signed = self._signed + b"," + unsigned
         signature = hmac.digest(self._verifier.stored_key, signed, self._hash)
         if len(proof) != len(signature):
@@ -127,7 +127,7 @@ def _text(message: bytes) -> str:
     try:
         return message.decode("utf-8")
     except UnicodeDecodeError:
-        raise _invalid("a message of SCRAM is not UTF-8") from None
+        raise _invalid("a SCRAM message is not UTF-8") from None
 
 
 def _unescape(name: str) -> str:
@@ -138,7 +138,7 @@ def _decode(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
-        raise _invalid("a message of SCRAM is not in base64") from None
+        raise _invalid("a SCRAM message is not base64") from None
 
 
 def _invalid(what: str) -> HeadstreamError:

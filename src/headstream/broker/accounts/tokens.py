@@ -59,7 +59,7 @@ class Tokens:
             if len(known) >= self._most:
                 raise refusal(
                     Status.PERSONAL_ACCESS_TOKENS_LIMIT_REACHED,
-                    f"a user has {self._most} tokens at most",
+                    f"a user has {self._most} tokens, which is the limit",
                     advice="Delete one first",
                 )
             if any(each.name == name for each in known):
@@ -84,7 +84,7 @@ class Tokens:
         """Return the user id of a token; NotFoundError (20) if unknown, AuthenticationError (54) if expired."""
         record = accounts.find_token(self._catalog, _hash(token))
         if record is None:
-            raise refusal(Status.RESOURCE_NOT_FOUND, "there is no such token", advice="Create one, or use another")
+            raise refusal(Status.RESOURCE_NOT_FOUND, "the token does not exist", advice="Create a token, or use another token")
         if record.expires_us is not None and record.expires_us <= self._clock_us():
             raise refusal(
                 Status.PERSONAL_ACCESS_TOKEN_EXPIRED, f"the token {record.name!r} has expired", advice="Create another one"

@@ -111,14 +111,14 @@ class Users:
         """Return a user by id or name; NotFoundError (20) if it does not exist."""
         user = self.find(named)
         if user is None:
-            raise refusal(Status.RESOURCE_NOT_FOUND, f"there is no user {named!r}", advice="List the users to see which exist")
+            raise refusal(Status.RESOURCE_NOT_FOUND, f"there is no user {named!r}", advice="List the users to see their names")
         return user
 
     def rights(self, user_id: int) -> Rights:
         """Return a user's rights, the same object until they change; AuthenticationError (40) if the user was deleted."""
         user = self.known.get(user_id)
         if user is None:
-            raise refusal(Status.UNAUTHENTICATED, "the user was deleted", advice="Log in as another one")
+            raise refusal(Status.UNAUTHENTICATED, "the user was deleted", advice="Log in as another user")
         return user.rights
 
     def create(self, name: str, password: str, *, is_active: bool, permissions: Permissions | None, now_us: int) -> User:
@@ -211,7 +211,7 @@ class Users:
         with self._lock:
             user = self.get(named)
             if user.id == ROOT:
-                raise refusal(Status.CANNOT_DELETE_USER, "root cannot be deleted", advice="Rename it, or change its password")
+                raise refusal(Status.CANNOT_DELETE_USER, "root cannot be deleted", advice="Rename the user instead")
             accounts.delete_user(self._catalog, user.id)
             self._know({id_: other for id_, other in self.known.items() if id_ != user.id})
         return user
@@ -252,7 +252,7 @@ class Users:
         """Raise the error (47) for an inactive user."""
         if not user.record.is_active:
             raise refusal(
-                Status.USER_INACTIVE, f"user {user.record.name!r} is inactive", advice="Ask an administrator to activate it"
+                Status.USER_INACTIVE, f"user {user.record.name!r} is inactive", advice="Ask an administrator to activate the user"
             )
 
     def _check_free(self, name: str) -> None:

@@ -155,7 +155,7 @@ class Dispatcher:
         entry = command.entry()
         handler = self._handlers.get(type(command))
         if handler is None:
-            raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
+            raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not supported here")
         try:
             self.admit(session, entry)
             reply: _R = handler(self, session, command)
@@ -171,9 +171,9 @@ class Dispatcher:
             return
         session.check_alive()
         if not session.is_extended and entry.is_extension:
-            raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
+            raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not supported here")
         if session.is_ended or not self.users.is_good(session.user_id, session.generation, session.token_id):
-            raise refusal(entry.refusal, f"{entry.name} needs a login", advice="Log in first")
+            raise refusal(entry.refusal, f"{entry.name} requires a login", advice="Log in first")
 
     def disclosed(self, session: Session, command: Command[Any], error: HeadstreamError) -> HeadstreamError:
         """Return the error that the client receives.

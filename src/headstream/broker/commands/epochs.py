@@ -54,7 +54,7 @@ def _check_owner(server: Dispatcher, session: Session, writer: str) -> int | Non
         raise refusal(
             Status.UNAUTHORIZED,
             f"writer {writer!r} belongs to another user",
-            advice="Use a writer of your own: a Spark query takes another one from a new checkpoint",
+            advice="Use a writer of your own: a Spark query with a new checkpoint uses a new writer",
         )
     return owner
 

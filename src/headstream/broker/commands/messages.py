@@ -124,8 +124,8 @@ def check_readable(session: Session, topic: TopicRecord) -> None:
     if topic.limits is Limits.WIDE and not session.is_extended:
         raise refusal(
             Status.FEATURE_UNAVAILABLE,
-            f"topic {str(topic.name)!r} has the limits wide, which this client cannot read",
-            advice="Use a Headstream client, or a topic with the limits iggy",
+            f"the topic {str(topic.name)!r} has wide limits, so this client cannot read its messages",
+            advice="Use a Headstream client, or a topic with iggy limits",
         )
 
 

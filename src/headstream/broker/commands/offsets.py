@@ -58,7 +58,7 @@ def find_consumer_partition(
             Status.CONSUMER_GROUP_MEMBER_NOT_FOUND,
             f"this client is not a member of group {consumer.name!r}",
             where=str(topic.name),
-            advice="Join the group, or name the partition",
+            advice="Join the group, or specify the partition",
         )
     return ConsumerPartition(consumer, chosen)
 
@@ -79,7 +79,7 @@ def check_partition(target: FoundTopic, partition: int) -> int:
     raise refusal(
         Status.PARTITION_NOT_FOUND,
         f"topic {str(topic.name)!r} has no partition {partition}",
-        advice=f"Its partitions are 1 to {topic.partitions}" if topic.partitions else "Create some first",
+        advice=f"Use a partition from 1 to {topic.partitions}" if topic.partitions else "Create some first",
     )
 
 
@@ -102,7 +102,7 @@ def _find(
     target = server.readable_topic(session, command.stream, command.topic)
     found = find_consumer_partition(server, session, target, command.consumer, command.partition)
     if not found.partition:
-        raise refusal(Status.CONSUMER_OFFSET_NOT_FOUND, "this member has no partition", where=str(target.topic.name))
+        raise refusal(Status.CONSUMER_OFFSET_NOT_FOUND, "no partition is assigned to this member", where=str(target.topic.name))
     return target, found
 
 
@@ -124,14 +124,14 @@ def store_offset(server: Dispatcher, session: Session, command: StoreOffset) -> 
             Status.CONSUMER_GROUP_PARTITION_NOT_OWNED,
             f"another member of group {consumer.name!r} owns partition {partition}",
             where=str(target.topic.name),
-            advice="Ask for the partitions of this member again",
+            advice="Request the partitions of this member again",
         )
     end = end_offset(server, target, partition)
     if command.offset > max(end - 1, 0):
         raise refusal(
             Status.INVALID_OFFSET,
             f"offset {command.offset} is not in partition {partition} of {str(target.topic.name)!r}",
-            advice=f"Its newest one is {max(end - 1, 0)}",
+            advice=f"The newest offset is {max(end - 1, 0)}",
         )
     next_offset = min(command.offset + 1, end)
     server.broker.offsets.commit(target.topic.name, consumer, {partition: next_offset}, user_id=session.user_id)
@@ -142,7 +142,7 @@ def delete_offset(server: Dispatcher, session: Session, command: DeleteOffset) -
     target, (consumer, partition) = _find(server, session, command)
     store = server.broker.backing.log.offsets(target.topic)
     if store.committed(consumer, partition) is None:
-        raise refusal(Status.CONSUMER_OFFSET_NOT_FOUND, f"{consumer} has stored nothing there", where=str(target.topic.name))
+        raise refusal(Status.CONSUMER_OFFSET_NOT_FOUND, f"{consumer} has no stored offset here", where=str(target.topic.name))
     store.forget(consumer, partition)
 
 

@@ -33,7 +33,7 @@ def create_partitions(server: Dispatcher, session: Session, command: CreateParti
         if topic.partitions + command.partitions_count > MAX_PARTITIONS:
             raise refusal(
                 Status.TOO_MANY_PARTITIONS,
-                f"topic {str(topic.name)!r} has {topic.partitions} partitions, and {MAX_PARTITIONS} at most",
+                f"topic {str(topic.name)!r} has {topic.partitions} partitions; the limit is {MAX_PARTITIONS}",
             )
         add_partitions(log, topic, command.partitions_count, backing.clock_us())
 

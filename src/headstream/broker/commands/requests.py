@@ -52,7 +52,7 @@ def answer_request(
     """
     entry = TABLE.get(code)
     if entry is not None and entry.is_extension and not session.is_extended:  # before the payload is decoded
-        raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not served here")
+        raise refusal(Status.INVALID_COMMAND, f"{entry.name} is not supported here")
     command = encoding.decode(code, payload)
     if _log.isEnabledFor(logging.DEBUG):
         _note_surplus(session, command, encoding.count_surplus(command, payload))

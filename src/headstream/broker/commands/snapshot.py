@@ -108,7 +108,7 @@ def _tail_logs(log: Log) -> str:
 def _read_configuration(log: Log) -> str:
     path = Path(log.root, "runtime", "current_config.toml")
     if log.is_memory or not path.exists():
-        return "The server was started without a configuration that it keeps.\n"
+        return "The server has no stored configuration.\n"
     return path.read_text("utf-8")
 
 

@@ -91,7 +91,7 @@ def purge_stream(server: Dispatcher, session: Session, command: PurgeStream) -> 
 
 def _check_name(server: Dispatcher, name: str) -> None:
     if has_control_character(name):
-        raise refusal(Status.INVALID_STREAM_NAME, f"the name {name!r} has control characters", advice="Use another name")
+        raise refusal(Status.INVALID_STREAM_NAME, f"the name {name!r} contains control characters", advice="Use another name")
     if name in server.lookup.snapshot():
         raise refusal(Status.STREAM_NAME_ALREADY_EXISTS, f"the stream {name!r} already exists", advice="Use another name")
 

@@ -163,7 +163,7 @@ def get_me(server: Dispatcher, session: Session, command: GetMe) -> ClientDetail
         raise refusal(Status.FEATURE_UNAVAILABLE, "a request over HTTP has no connection", advice="Connect over TCP")
     if server.sessions.find(session.client_id) is not session:
         session.is_ended = True
-        raise refusal(Status.CLIENT_NOT_FOUND, "this connection was closed", advice="Connect and log in again")
+        raise refusal(Status.CLIENT_NOT_FOUND, "the connection was closed", advice="Connect and log in again")
     return _detail(server, session, session.transport)
 
 
@@ -204,7 +204,7 @@ def get_identity(server: Dispatcher, session: Session, command: GetIdentity) -> 
 def get_cluster(server: Dispatcher, session: Session, command: GetCluster) -> Cluster:
     """Return this server as a cluster of one broker, with the address to which the client has connected."""
     if not session.server_address:
-        raise refusal(Status.FEATURE_UNAVAILABLE, "the server knows no address of its own for this transport", advice="Use TCP")
+        raise refusal(Status.FEATURE_UNAVAILABLE, "the server has no address for this transport", advice="Use TCP")
     host, _, port = session.server_address.rpartition(":")
     port_field = "tcp_port" if session.transport else "http_port"
     return Cluster("headstream", (ClusterNode("headstream", host.strip("[]"), **{"tcp_port": 0, port_field: int(port)}),))

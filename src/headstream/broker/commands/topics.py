@@ -123,7 +123,7 @@ def _options(server: Dispatcher, command: CreateTopic | UpdateTopic, before: Top
     if size_bytes not in (None, SERVER_DEFAULT, NEVER) and size_bytes < log.segment_bytes:
         raise refusal(
             Status.INVALID_TOPIC_SIZE,
-            f"a topic of {size_bytes} bytes is smaller than one of its segments",
+            f"the maximum size of a topic must be at least its segment size, not {size_bytes} bytes",
             advice=f"Use {log.segment_bytes} or more",
         )
     return replace(
@@ -149,7 +149,7 @@ def _labels(command: CreateTopic | UpdateTopic, before: TopicLabels = NO_LABELS)
 
 def _check_name(stream: StreamRecord, name: str) -> None:
     if has_control_character(name):
-        raise refusal(Status.INVALID_TOPIC_NAME, f"the name {name!r} has control characters", advice="Use another name")
+        raise refusal(Status.INVALID_TOPIC_NAME, f"the name {name!r} contains control characters", advice="Use another name")
     if name in stream.topics:
         raise refusal(Status.TOPIC_NAME_ALREADY_EXISTS, f"the topic {name!r} already exists", where=stream.name)
 

@@ -99,7 +99,8 @@ class DeliveryViews:
         place = self._groups.get(topic, group).partitions[partition - 1]
         if offset >= place.end_offset:
             raise OffsetOutOfRangeError(
-                f"partition {partition} of {str(topic)!r} has no message {offset}", advice=f"Its end is {place.end_offset}"
+                f"partition {partition} of {str(topic)!r} has no message {offset}",
+                advice=f"The partition ends at offset {place.end_offset}",
             )
         with self._groups.locked(record, group):
             state = self._load(record, owner, partition)

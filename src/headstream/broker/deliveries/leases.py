@@ -346,7 +346,7 @@ def _check(request: LeaseRequest) -> None:
     if request.pause_rule is not None:
         request.pause_rule.check()
     if not 1 <= request.count <= MAX_LEASE_COUNT:
-        raise InvalidOptionError(f"cannot lease {request.count} messages", advice=f"Lease 1 to {MAX_LEASE_COUNT} at once")
+        raise InvalidOptionError(f"cannot lease {request.count} messages", advice=f"Lease 1 to {MAX_LEASE_COUNT} per call")
     if request.order is RetryOrder.PARTITION:
         raise InvalidOptionError(
             "workers that share messages do not receive them in the order of their partition",

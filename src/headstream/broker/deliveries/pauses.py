@@ -87,7 +87,7 @@ class Pauses:
             seen = state.snapshot()
             why = f"{seen.failed_count} of its last {seen.attempts_count} attempts failed"
             if state.until_us - state.pause_us > state.begun_us:
-                why = "its attempt on trial failed"
+                why = "the trial message failed"
             _log.warning("group %r of %s is paused for %g s: %s", place.group, str(place.topic), state.pause_us / 1e6, why)
             change = Transition(TransitionKind.PAUSED, delay_us=state.pause_us)
         else:

@@ -27,7 +27,7 @@ def inspect(files: tuple[str, ...], name: str | None, limit: int, output: str) -
     """Explain the bytes of each FILE, or of standard input: the format, every field with its position, and errors.
 
     Known formats: Iggy's messages (with and without state and checksum, as sent, in frames, of the newer protocol), KIP-82,
-    Kafka's record batches, Qlik Replicate, Iggy's JSON, lines of export, and the files of Headstream's log. To explain
+    Kafka's record batches, Qlik Replicate, Iggy JSON, lines of export, and the files of a Headstream log. To explain
     messages of one Replicate task together use `headstream replicate inspect`. Exit code 1 means that bytes are invalid.
 
     \b

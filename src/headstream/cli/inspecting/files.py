@@ -38,12 +38,12 @@ def walk_index(reader: FieldReader) -> None:
         seal = decode_seal(data, header.base_offset)
         if seal is not None:
             reader.evidence += 1
-            what = f"sealed at byte {seal.end_position}, the next segment begins at offset {seal.until_offset}"
+            what = f"sealed at byte {seal.end_position}, and the next segment begins at offset {seal.until_offset}"
             reader.note(at, INDEX_ENTRY_BYTES, "", what)
             continue
         if entry is None:
             reader.note(at, INDEX_ENTRY_BYTES, "", "damaged" if any(data) else "zeros")
-            reader.notes.append(f"the entry at byte {at} is invalid: torn, altered, or of another file")
+            reader.notes.append(f"the entry at byte {at} is incomplete, altered, or from another file")
             continue
         reader.evidence += 1
         reader.note(
@@ -56,7 +56,7 @@ def walk_index(reader: FieldReader) -> None:
     reader.end()
     if reader.remaining:
         reader.bytes("torn", reader.remaining)
-        reader.notes.append("the last entry is torn, as a crash leaves it")
+        reader.notes.append("the last entry is incomplete, which is normal after a crash")
 
 
 def walk_json(reader: FieldReader) -> None:

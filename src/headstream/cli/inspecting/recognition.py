@@ -65,19 +65,19 @@ def _walk_replicate(reader: FieldReader) -> None:
 
 
 FORMATS: Final[Mapping[str, Format]] = {
-    "index": Format("the index of one of Headstream's segments", walk_index),
+    "index": Format("the index of a Headstream segment", walk_index),
     "replicate": Format("a Qlik Replicate message", _walk_replicate),
-    "kip82": Format("messages of KIP-82, or of Kafka's magic 0 or 1", walk_messages, ">"),
-    "kafka": Format("Kafka's record batches (magic 2)", walk_batches, ">"),
-    "binary": Format("Iggy's messages with state and checksum, as in Headstream's segments", walk_stored),
-    "iggy-response": Format("the reply of an Iggy server to a poll", walk_response),
-    "iggy-request": Format("a request to an Iggy server to send messages", walk_request),
-    "iggy-56": Format("messages of Iggy's later generation, with a header of 56 bytes (server 0.5, 0.6)", walk_later_56),
-    "iggy-64": Format("messages of Iggy's later generation, with a header of 64 bytes (server 0.7)", walk_later_64),
+    "kip82": Format("KIP-82 messages, or Kafka messages of magic 0 or 1", walk_messages, ">"),
+    "kafka": Format("Kafka record batches (magic 2)", walk_batches, ">"),
+    "binary": Format("Iggy messages with state and checksum, as in Headstream segments", walk_stored),
+    "iggy-response": Format("an Iggy server's response to a poll", walk_response),
+    "iggy-request": Format("an Iggy client's request to send messages", walk_request),
+    "iggy-56": Format("messages of Iggy servers 0.5 and 0.6 (header of 56 bytes)", walk_later_56),
+    "iggy-64": Format("messages of Iggy server 0.7 (header of 64 bytes)", walk_later_64),
     "json": Format("Iggy's JSON transport", walk_json),
     "lines": Format("lines of headstream export", walk_lines),
-    "binary-first": Format("Iggy's messages of the generation without states", walk_first),
-    "binary-sent": Format("Iggy's messages as a client sends them", walk_sent),
+    "binary-first": Format("Iggy messages without state", walk_first),
+    "binary-sent": Format("Iggy messages as sent by a client", walk_sent),
     "headers": Format("a header block of Iggy's binary transport", walk_block()),
     "kip82-headers": Format("a header block of KIP-82", walk_block(LENIENT), ">"),
 }
@@ -89,14 +89,14 @@ _PROBED_BYTES: Final = 1 << 20
 
 
 def read_as(name: str, data: bytes, limit: int = 1000) -> Recognized:
-    """Read bytes in one of FORMATS; record the fields of `limit` messages."""
+    """Read bytes in one of FORMATS; record the fields of the first `limit` messages."""
     found = FORMATS[name]
     end = WalkEnd.of(found.walk, FieldReader(data, 0, found.order, limit))
     return Recognized(name, found.title, end.reader, end.fault)
 
 
 def recognize(data: bytes, limit: int = 1000) -> Recognized:
-    """Detect the format of bytes and read them; record the fields of `limit` messages."""
+    """Detect the format of bytes and read them; record the fields of the first `limit` messages."""
     for beginning, name in _BY_BEGINNING:
         if data.startswith(beginning):
             return read_as(name, data, limit)
@@ -107,7 +107,7 @@ def recognize(data: bytes, limit: int = 1000) -> Recognized:
         return found
     unknown = FieldReader(data)
     if data:
-        unknown.notes.append(f"the nearest format is {found.title}, which fails: {found.fault}; --as {best} shows how")
+        unknown.notes.append(f"the nearest format is {found.title}, which does not match: {found.fault}; --as {best} shows how")
     return Recognized("unknown", "none of the known formats", unknown, DecodeError("the format is not recognised", 0))
 
 

@@ -56,7 +56,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 
 
 @replicate.command()
-@config_option("A TOML file with these and more settings: tables, targets, keys, columns, policies. Options override it.")
+@config_option("A TOML file with these and other settings: tables, targets, keys, columns, policies. Options take precedence.")
 @click.option(
     "--source",
     "--url",
@@ -91,15 +91,15 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     type=DURATION,
     default="60s",
     show_default=True,
-    help="How long a message waits for its schema, for example 500ms, 60s or 5m.",
+    help="Maximum time that a message waits for its schema, for example 500ms, 60s or 5m.",
 )
 @click.option(
     "--delayed",
     default="replicate/delayed",
     show_default=True,
     metavar="TOPIC",
-    help="Topic in the checkpoint for messages that wait longer than --schema-wait; kafka://host:9092/topic also copies them "
-    "there.",
+    help="Topic in the checkpoint for messages that wait longer than --schema-wait; kafka://host:9092/topic also copies the "
+    "messages to that Kafka topic.",
 )
 @click.option("--dead-letter", metavar="URL", help="Copy dead letters to this topic: kafka://host:9092/topic.")
 @click.option(
@@ -107,14 +107,14 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     type=click.Choice(["delayed", "dead-letter", "fail"]),
     default="delayed",
     show_default=True,
-    help="How to treat messages that wait longer than --schema-wait.",
+    help="Action for messages that wait longer than --schema-wait.",
 )
 @click.option("--atomic", is_flag=True, help="Apply a transaction's changes to a table all at once or not at all.")
 @click.option(
     "--transaction-wait",
     "transaction_wait_us",
     type=DURATION,
-    help="How long to wait for missing events of a transaction.  [default: 5m]",
+    help="Maximum time to wait for missing events of a transaction.  [default: 5m]",
 )
 @click.option(
     "--on-incomplete-transaction",
@@ -133,7 +133,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
 @click.option("--max-parked-bytes", type=_SIZE, help="Maximum size of waiting messages.  [default: 20GiB]")
 @click.option(
-    "--max-parked-age", "max_parked_age_us", type=DURATION, help="Log a warning if messages wait longer.  [default: 1d]"
+    "--max-parked-age", "max_parked_age_us", type=DURATION, help="Waiting time after which a warning is logged.  [default: 1d]"
 )
 @click.option(
     "--max-dead-rate",
@@ -191,18 +191,18 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     type=click.Choice(["auto", "rewrite", "deletion-vectors"]),
     default="auto",
     show_default=True,
-    help="Whether merges rewrite files or mark rows as deleted (deletion vectors, which readers must support); auto: chosen by "
-    "size.",
+    help="Merge by rewriting files, or by marking rows as deleted (deletion vectors, which readers must support); auto: chosen "
+    "by size.",
 )
 @output_option
 @click.pass_context
 def run(context: click.Context, /, config_file: Path | None, output: str, **options: Any) -> None:
     """Apply Replicate's messages to Delta tables, one for each source table, at TABLES/<schema>/<table>.
 
-    A run with the same checkpoint continues where the last run ended. Ctrl-C or SIGTERM ends it after the current micro-batch,
+    A run with the same checkpoint continues where the last run ended. Ctrl-C or SIGTERM ends a run after its micro-batch,
     and prints the summary. The exit code is 0, or 130 if a signal ended a run with --once.
     A second Ctrl-C stops immediately, which is safe. Spark runs on this machine, unless SPARK_MASTER, --conf
-    spark.master=... or [spark] of the file name another master.
+    spark.master=... or [spark] in the --config file set another master.
 
     \b
     Example:
@@ -246,7 +246,7 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
     if config_file is None:
         for name in ("source", "topics", "tables", "checkpoint"):
             if name not in given:
-                raise click.UsageError(f"Missing option '--{name}': set it, or a --config FILE", context)
+                raise click.UsageError(f"Missing option '--{name}': set it, or use --config FILE", context)
         return ReplicateConfig(**given, spark=spark, rules=TableRules(defaults=TableSettings(**of_tables)))
     config = load_config(config_file, given)
     config = replace(config, spark={**config.spark, **spark})

@@ -37,7 +37,7 @@ _MOST_CHARACTERS: Final = 200
     metavar="URL",
     help="URL of the source: postgresql://user:password@host/database, mariadb://…, or jdbc:…",
 )
-@config_option("The pipeline's TOML file, with tables, checkpoint, and the settings of its tables.")
+@config_option("The pipeline's TOML file, with tables, checkpoint, and the settings of the tables.")
 @click.option("--tables", type=StorablePlace(is_table=True), help="Directory or URI of the Delta tables; overrides --config.")
 @click.option("--checkpoint", type=StorablePlace(exists=True), help="Directory or URI of the checkpoint; overrides --config.")
 @click.option("--table", "chosen", multiple=True, metavar="SCHEMA.TABLE", help="Compare only this target table; repeatable.")
@@ -144,7 +144,7 @@ def _find_pipeline(
         config = load_config(config_file, given)
         return (config.tables, config.checkpoint), config.rules, dict(config.spark)
     if tables is None or checkpoint is None:
-        raise click.UsageError("Missing --tables and --checkpoint: set them, or the pipeline's --config FILE", context)
+        raise click.UsageError("Missing --tables and --checkpoint: set both, or use the pipeline's --config FILE", context)
     return (tables, checkpoint), TableRules(), {}
 
 
@@ -228,13 +228,13 @@ def _changes(columns: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _notes(row: Mapping[str, Any]) -> list[str]:
     """Return the remarks that are printed beside a table's counts."""
-    notes = [] if row["error"] is None else [f"it could not be compared: {row['error']}"]
+    notes = [] if row["error"] is None else [f"the table could not be compared: {row['error']}"]
     if not row["is_complete"]:
-        notes.append("more rows differ; the first ones by key are shown (--limit)")
+        notes.append("more rows differ; the first rows by key are shown (--limit)")
     if row["has_passed"] is False:
-        notes.append("the pipeline did not pass the time of the read: rows that it has not read yet count as different")
+        notes.append("the pipeline has not applied all changes made before the read: missing changes are reported as differences")
     if row["columns_left_out"]:
-        notes.append(f"not compared, since one side does not have them: {', '.join(row['columns_left_out'])}")
+        notes.append(f"columns not compared, because only one side has them: {', '.join(row['columns_left_out'])}")
     if row["repair"] is not None:
         notes.append(f"request {row['repair']}: the pipeline applies the source's rows within a second, or in its next run")
     return notes

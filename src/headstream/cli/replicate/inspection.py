@@ -57,9 +57,9 @@ class Sample(NamedTuple):
 )
 @output_option
 def inspect(files: tuple[str, ...], zone: Path | None, mask_order: Literal["little", "big"], output: str) -> None:
-    """Explain the Replicate messages in each FILE, or on standard input: type, schema, table, columns, masks by name.
+    """Explain the Replicate messages in each FILE, or on standard input: type, schema, table, columns and column masks.
 
-    FILE contains one message as in Kafka, or one message per line, in JSON or as written by export. Avro data messages
+    FILE contains the value of one Kafka message, or one message per line, in JSON or as written by export. Avro data messages
     are decoded with preceding metadata messages, or with --zone. Exit code 1 means that a message is invalid.
 
     \b

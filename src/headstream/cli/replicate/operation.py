@@ -74,7 +74,7 @@ def _selection_options(function: _Function) -> _Function:
 def status(checkpoint: Place, watch: bool, output: str) -> None:
     """Show a pipeline's status: totals, waiting messages, failing tables, lag.
 
-    It only reads, and can be used while the pipeline runs.
+    The command only reads, and can be used while the pipeline runs.
 
     \b
     Examples:
@@ -203,7 +203,7 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
       headstream replicate reload SHOP.orders --checkpoint /data/checkpoint --ended
     """
     if ended and at_us is not None:
-        raise click.UsageError("--at announces the start of a load, and --ended announces its end: use one of them")
+        raise click.UsageError("--at announces the start of a load, and --ended announces its end: set only one of these options")
     begin_us = time.time_ns() // 1000 if at_us is None else at_us
     number = ask_pipeline(checkpoint, "reload", {"table": list(table), "at_us": begin_us, "ended": ended})
     print_object({"request": number, "table": ".".join(table)}, output)

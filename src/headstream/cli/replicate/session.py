@@ -67,7 +67,7 @@ def _available(names: Sequence[str]) -> list[str]:
         try:
             fetch(jar_set=jar_set)
         except JarsError as error:
-            message = "the jars of the set %s cannot be fetched, and Spark writes no tables there without them: %s"
+            message = "the jars of the set %s cannot be fetched, and without them Spark cannot write tables to this store: %s"
             logging.getLogger("headstream.replicate").warning(message, jar_set.name, error)
             found.remove(jar_set.name)
     return found

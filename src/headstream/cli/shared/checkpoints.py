@@ -66,7 +66,7 @@ def _find_checkpoint(checkpoint: Place | None, config_file: Path | None) -> Plac
 
     if config_file is None:
         if checkpoint is None:
-            raise click.UsageError("Missing option '--checkpoint': set it, or the pipeline's --config FILE")
+            raise click.UsageError("Missing option '--checkpoint': set it, or use the pipeline's --config FILE")
         return checkpoint
     place = load_checkpoint(config_file, checkpoint)
     if isinstance(place, Path) and not place.is_dir():

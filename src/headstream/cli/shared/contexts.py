@@ -45,9 +45,9 @@ class Context:
             parts = restore_slashes(split_url(url))
             username, password = unquote(parts.username or "") or None, unquote(parts.password or "") or None
         except ValueError:
-            raise InvalidInputError("the text is not a URL") from None
+            raise InvalidInputError("the string is not a URL") from None
         if not parts.scheme:
-            raise InvalidInputError("the text is not a URL", advice="Write headstream://user@host:8090 or file:///directory")
+            raise InvalidInputError("the string is not a URL", advice="Write headstream://user@host:8090 or file:///directory")
         bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         if password and not username:
             return cls(bare, token=password)
@@ -124,9 +124,7 @@ class Contexts:
         try:
             return self._contexts[name]
         except KeyError:
-            advice = (
-                f"Use one of {', '.join(sorted(self._contexts))}" if self._contexts else "Create one: headstream context create"
-            )
+            advice = f"Use one of {', '.join(sorted(self._contexts))}" if self._contexts else "Run: headstream context create"
             raise NotFoundError(f"there is no context {name!r}", where=str(self._path), advice=advice) from None
 
     def create(self, name: str, context: Context) -> None:

@@ -82,7 +82,7 @@ def decode_document(document: object) -> Message:
     members: dict[str, Any] = {"payload": None}
     for name, value in document.items():
         if name not in _MEMBERS:
-            raise InvalidInputError(f"{name!r:.40} is not a member of a line", advice=f"Use one of {', '.join(_MEMBERS)}")
+            raise InvalidInputError(f"{name!r:.40} is not a known member", advice=f"Use one of {', '.join(_MEMBERS)}")
         if value is None and name != "headers":
             continue
         attribute, decode = _MEMBERS[name]

@@ -48,7 +48,7 @@ def form_options(function: _Function) -> _Function:
     """Add --output, --payload-as and --format; the command receives them as `form`, a MessageForm."""
 
     @click.option("--output", type=click.Choice(FORMS), default=None, help="The output format.  [default: table]")
-    @click.option("--payload-as", type=click.Choice(PAYLOAD_FORMS), help="How to print payloads (and keys, with --format).")
+    @click.option("--payload-as", type=click.Choice(PAYLOAD_FORMS), help="Format of printed payloads (and keys, with --format).")
     @click.option(
         "--format",
         "template",

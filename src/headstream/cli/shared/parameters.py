@@ -225,7 +225,7 @@ def open_log(url: str, *, is_plain: bool = False) -> Client:
 def warn_missing_log(log: Client) -> None:
     """Warn on standard error if there is no log at the URL, because the URL may be mistyped."""
     if log.identity is None:
-        click.echo("There is no log at this URL yet: check the URL. Creating the first topic creates the log.", err=True)
+        click.echo("There is no log at this URL: check the URL. Creating the first topic creates the log.", err=True)
 
 
 def require_url(ctx: click.Context, param: click.Parameter | None, value: str | None) -> str:

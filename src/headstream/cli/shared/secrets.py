@@ -20,7 +20,7 @@ def read_secret(label: str, *, is_new: bool = False) -> str:
         return secret
     secret = sys.stdin.readline().rstrip("\r\n")
     if not secret:
-        raise click.UsageError(f"{label}: nothing on standard input.")
+        raise click.UsageError(f"{label}: standard input is empty.")
     return secret
 
 

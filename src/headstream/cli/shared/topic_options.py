@@ -117,7 +117,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "deletion_grace_us",
         Checked("age", parse_age_us),
         "7d",
-        "How long messages marked for deletion can be restored before they are removed from the disk, for example 7d or 0s; "
+        "Time for which messages marked for deletion are kept on the disk and can be restored, for example 7d or 0s; "
         "with forever, they are never removed.",
     ),
     (

@@ -201,7 +201,7 @@ def _show(watched: _Watched, place: str, order: str) -> None:
             try:
                 overview = watched.read(order)
             except ServerUnreachableError as error:  # it may be restarting
-                live.update(Text(f"{place}\n{error}\nTrying again.", style="red"), refresh=True)
+                live.update(Text(f"{place}\n{error}\nRetrying.", style="red"), refresh=True)
             else:
                 if overview is not None:
                     live.update(draw(overview, place, order, watched.watched_count, console.height), refresh=True)

@@ -53,8 +53,8 @@ def message_decoder(decode: Any) -> Transform:
                 object.__setattr__(decoded, "_value", function(message.payload))
             except Exception as error:
                 advice = (
-                    f"It is not committed and is delivered again: seek({message.partition}, {message.offset + 1}) skips it, "
-                    "and a consumer without decode= reads its payload"
+                    f"The message will be delivered again: seek({message.partition}, {message.offset + 1}) skips the "
+                    "message, and a consumer without decode= reads its payload"
                 )
                 raise explain_failure(error, "decoded", name, where=place_of(message), advice=advice) from error
         return decoded

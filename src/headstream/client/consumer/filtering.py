@@ -68,7 +68,7 @@ def plan_filter(
     place = "by the server" if isinstance(transport, RemoteAccess) else "in this process"
     on, page = "stored bytes", "up to 16 MiB of stored messages"
     if isinstance(transport, ClusterCounts):
-        place, on, page = "in this client", "decoded messages", "what the brokers send: every message comes to this client"
+        place, on, page = ("in this client", "decoded messages", "every message, sent to this client")
     codes = None if states is None else tuple(sorted(states))
     plan = FilterPlan(where, found.headers, found.fields, place, on, page, codes, on_error)
     if topic is None:

@@ -141,7 +141,7 @@ class Partitions:
             raise PartitionNotFoundError(
                 f"the consumer does not read partition {partition}",
                 where=str(self.topic),
-                advice=f"It reads {', '.join(map(str, self.fetching.positions)) or 'none'}",
+                advice=f"Use one of {', '.join(map(str, self.fetching.positions)) or 'none'}",
             )
         self._damaged.pop(partition, None)
         self.fetching.seek(partition, self.find(partition, strategy))

@@ -67,7 +67,7 @@ def make_lease_policy(transport: Transport, topic: Topic, options: ConsumerOptio
         raise InvalidOptionError("mode='shared' requires a group, whose workers share the messages", advice='Add group="workers"')
     for name in ("on_assigned", "on_revoked"):
         if options.get(name) is not None:
-            raise InvalidOptionError(f"{name} cannot be used with mode='shared'", advice="Omit it: workers own no partitions")
+            raise InvalidOptionError(f"{name} cannot be used with mode='shared'", advice="Omit this option")
     retry = options.get("on_error")
     given: ConsumerOptions = {**options, "on_error": Retry(attempts=None) if retry is None else retry}
     policy = make_retry_policy(transport, topic, given)

@@ -39,7 +39,7 @@ def find_offset(transport: Transport, topic: TopicName, partition: int, strategy
     for found in transport.topics.get(topic).partitions:
         if found.number == partition:
             return found.first_offset if kind is PollingKind.FIRST else found.end_offset
-    raise PartitionNotFoundError(f"topic {str(topic)!r} has no partition {partition}", advice="See log.topic() for partitions")
+    raise PartitionNotFoundError(f"topic {str(topic)!r} has no partition {partition}", advice="List partitions with log.topic()")
 
 
 def numbers_of(topic: Topic) -> range:
@@ -57,7 +57,7 @@ def check_partitions(topic: Topic, partitions: Iterable[int] | None) -> list[int
     for number in wanted:
         if number not in known:
             raise PartitionNotFoundError(
-                f"topic {name!r} has no partition {number}", advice=f"Its partitions are {known[0]} to {known[-1]}"
+                f"topic {name!r} has no partition {number}", advice=f"Use a partition from {known[0]} to {known[-1]}"
             )
     if not wanted:
         raise InvalidOptionError("the list of partitions is empty", where=name, advice="Omit the option to read all partitions")

@@ -153,7 +153,7 @@ class TopicsConsumer(BaseConsumer):
             raise ClosedError("the consumer is closed", advice="Create a new consumer with log.consumer()")
 
     def _find_ready(self, timeout_ms: float | None) -> Consumer | None:
-        """Wait until a consumer has buffered messages; return the next such consumer in rotation."""
+        """Wait until a consumer has buffered messages; return the next of these consumers in rotation."""
         until_s = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         wait_ms = _FIRST_WAIT_MS
         while True:

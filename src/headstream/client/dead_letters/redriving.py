@@ -149,7 +149,7 @@ class Redrive:
         return GroupMembership(self._log.transport, TopicName(found.stream, found.name), _GROUP, DEFAULT_SESSION_TIMEOUT_MS)
 
     def _busy(self, what: str) -> GroupInUseError:
-        return GroupInUseError(f"another redrive holds {what}", where=self._topic, advice="Wait until that redrive has ended")
+        return GroupInUseError(f"another redrive is processing {what}", where=self._topic, advice="Wait until it has ended")
 
     def _run(self, share: GroupMembership, partition: int) -> None:
         """Redrive one partition until the group assigns the partition to another redrive."""
@@ -203,7 +203,7 @@ class Redrive:
             self._append(letter, topic, number)
         except _REFUSALS as error:
             self._restore(letter)
-            error.add_note(f"The letter is {self._name_of(letter)}: it stays one.")
+            error.add_note(f"The dead letter was not removed: {self._name_of(letter)}.")
             raise
         self._mark_handled(letter, "redriven")
 
@@ -223,7 +223,7 @@ class Redrive:
         found = self._producer_of(topic)
         if found is None:
             raise TopicNotFoundError(
-                f"the topic {topic!r} no longer exists", where=self._topic, advice="Create it, or discard its dead letters"
+                f"the topic {topic!r} no longer exists", where=self._topic, advice="Create the topic, or discard its dead letters"
             )
         producer, target = found
         redrives = letter.headers.get(REDRIVES_HEADER)

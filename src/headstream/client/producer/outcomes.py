@@ -91,10 +91,10 @@ def explain(failed: Sequence[Batch], topic: TopicName, error: Exception | None =
     if isinstance(error, HeadstreamError):
         error.messages = _undelivered(failed, topic, count)
         error.in_doubt = _undelivered(doubtful, topic, doubt_count)
-    parts = [f"{doubt_count} messages sent to {topic} may have been stored or not"] if doubt_count else []
+    parts = [f"{doubt_count} messages sent to {topic} may or may not be stored"] if doubt_count else []
     if count > doubt_count:
         parts.append(f"{count - doubt_count} messages sent to {topic} were not stored")
-    error.add_note(f"{', '.join(parts)}: error.messages has them, the producer continues with others.")
+    error.add_note(f"{', '.join(parts)}: error.messages contains them; the producer continues with other messages.")
     return error
 
 

@@ -130,7 +130,7 @@ class _Parser:
     def _deepen(self, token: Token) -> None:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            raise self._error(token, f"more than {_MAX_DEPTH} parentheses and NOTs inside each other")
+            raise self._error(token, f"more than {_MAX_DEPTH} nested parentheses and NOTs")
 
     def _predicate(self) -> Expression:
         token = self._next
@@ -177,7 +177,7 @@ class _Parser:
             token = self._next
             choice = self._operand("a value of IN")
             if not isinstance(choice, Literal):
-                raise self._error(token, f"IN has a list of values, and {token.source} is a name")
+                raise self._error(token, f"IN requires a list of values, but {token.source} is a name")
             choices.append(choice)
             if not self._accept(","):
                 self._expect(")", "after the last value of IN")
@@ -200,7 +200,7 @@ class _Parser:
             if character == escape:
                 escaped = next(characters, "")
                 if escaped not in ("%", "_", escape) or not escaped:
-                    raise self._error(token, f"in the pattern {escape!r} is followed by neither % nor _ nor itself")
+                    raise self._error(token, f"in the pattern, {escape!r} must be followed by %, _ or itself")
                 pieces.append(escaped.encode())
             else:
                 pieces.append({"%": ANY_CHARACTERS, "_": ONE_CHARACTER}.get(character) or character.encode())
@@ -227,7 +227,7 @@ class _Parser:
             return Literal(_CONSTANTS[keyword], token.at, token.source)
         if keyword in _KEYWORDS:
             raise self._error(
-                token, f"{expected} is expected, not {token.source}", f'A header of this name is quoted: "{token.text}"'
+                token, f"{expected} is expected, not {token.source}", f'Quote a header of this name: "{token.text}"'
             )
         if keyword in ("TIMESTAMP", "X") and self._next.kind == "text":
             return self._typed_literal(token, self._take())
@@ -238,7 +238,7 @@ class _Parser:
             raise self._error(
                 token,
                 f"a message has no field {token.text}",
-                f'Use one of {", ".join(_FIELDS)}; a header of this name is quoted: "{token.text}"',
+                f'Use one of {", ".join(_FIELDS)}; quote a header of this name: "{token.text}"',
             )
         return FieldOf(field, token.at)
 
@@ -254,7 +254,7 @@ class _Parser:
         try:
             value = bytes.fromhex(text.text) if word.keyword == "X" else parse_time(text.text)
         except (ValueError, OverflowError):
-            wanted = "bytes as hexadecimal digits, as in X'0aff'" if word.keyword == "X" else "a time, as 2026-01-31T12:00:00Z"
+            wanted = "hexadecimal digits, as in X'0aff'" if word.keyword == "X" else "a time such as 2026-01-31T12:00:00Z"
             raise self._error(text, f"{text.source} is not {wanted}") from None
         return Literal(value, word.at, source)
 
@@ -268,5 +268,5 @@ class _Parser:
         else:
             value = float(sign + text)
             if math.isinf(value):
-                raise self._error(first, f"{source} is beyond the largest number")
+                raise self._error(first, f"{source} exceeds the largest number")
         return Literal(value, first.at, source)

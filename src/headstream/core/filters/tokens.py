@@ -85,10 +85,8 @@ def _unknown(source: str, at: int) -> InvalidInputError:
     if character in "'\"":
         return filter_error(source, at, "the quote is not closed")
     if character.isdigit() or character == ".":
-        return filter_error(
-            source, at, "the text is not a number", advice='A header whose name begins with a digit is quoted: "2nd"'
-        )
-    advice = 'A header name with other characters than letters, digits, _ and . is quoted: "content-type"'
+        return filter_error(source, at, "this is not a number", advice='Quote a header name that begins with a digit: "2nd"')
+    advice = 'Quote a header name that contains characters other than letters, digits, _ and .: "content-type"'
     return filter_error(source, at, f"{character!r} is not part of the filter language", advice=advice)
 
 

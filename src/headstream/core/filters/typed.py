@@ -40,7 +40,7 @@ _READERS: Final[dict[Field, tuple[Callable[[str], int], str]]] = {
         lambda text: int(parse_state(text)),
         "a state: available, unavailable, poisoned, marked_for_deletion, unknown(n)",
     ),
-    Field.TIMESTAMP: (parse_time, "a time, as 2026-01-31T12:00:00Z"),
+    Field.TIMESTAMP: (parse_time, "a time such as 2026-01-31T12:00:00Z"),
     Field.ID: (parse_message_id, "a message id: a UUID or a number"),
 }
 
@@ -68,16 +68,16 @@ class _Typing:
                 pairs = [self._comparable(operand, choice, True) for choice in choices]
                 return In(operand, tuple(choice for _, choice in pairs if isinstance(choice, Literal)))
             case Like(operand, _):
-                self._check(operand, ValueType.TEXT, "LIKE compares strings")
+                self._check(operand, ValueType.TEXT, "LIKE requires a string")
             case Condition(operand):
-                self._check(operand, ValueType.BOOLEAN, "a condition is true or false")
+                self._check(operand, ValueType.BOOLEAN, "a condition must be true or false")
         return expression
 
     def _comparable(self, left: Operand, right: Operand, is_equality: bool) -> tuple[Operand, Operand]:
         left, right = self._beside(left, right, is_equality), self._beside(right, left, is_equality)
         first, second = _type_of(left), _type_of(right)
         if first is not None and second is not None and first is not second:
-            raise self._error(right, f"{first.value} is compared with {second.value}, {self._text_of(right)}")
+            raise self._error(right, f"{first.value} cannot be compared with {second.value}: {self._text_of(right)}")
         return left, right
 
     def _beside(self, operand: Operand, other: Operand, is_equality: bool) -> Operand:
@@ -87,7 +87,7 @@ class _Typing:
         if other.field not in _READERS:
             return operand
         if other.field is Field.STATE and not is_equality:
-            raise self._error(operand, "states have no order: compare them with =, <> or IN")
+            raise self._error(operand, "states have no order: compare states with =, <> or IN")
         read, expected = _READERS[other.field]
         value = operand.value
         try:
@@ -98,7 +98,7 @@ class _Typing:
     def _check(self, operand: Operand, wanted: ValueType, what: str) -> None:
         found = _type_of(operand)
         if found is not None and found is not wanted:
-            raise self._error(operand, f"{what}, and {self._text_of(operand)} is {found.value}")
+            raise self._error(operand, f"{what}, but {self._text_of(operand)} is {found.value}")
 
     def _text_of(self, operand: Operand) -> str:
         match operand:

@@ -23,15 +23,15 @@ def find_path_problem(text: str, *, is_table: bool = False) -> tuple[str, str] |
     if found is not None:
         scheme = found[1].lower()
         if scheme == "file":
-            return f"{text!r} is not a directory of this machine", "Use an absolute path, or file:/// and an absolute path"
+            return f"{text!r} is not a directory on this machine", "Use an absolute path, or file:/// and an absolute path"
         return (
             f"{text!r}: the scheme {scheme}: is not supported here",
-            "Use a local path, where the storage can be mounted; for a directory of that name write ./ before it",
+            "Use a local path, for example of a mounted storage; for a local directory of this name, write ./ before the name",
         )
     if is_table and _CATALOG_NAME.fullmatch(text):
         return (
             f"{text!r} looks like a table's name in a catalog, which is not supported here",
-            f"Use a directory; for one of that name write ./{text} or an absolute path",
+            f"Use a directory; for a directory of this name, write ./{text} or an absolute path",
         )
     return None
 

@@ -151,7 +151,7 @@ def check_dead_letter_options(name: str, options: TopicOptions) -> None:
         what = "compacts" if options.compaction_delay_us is not None else "deduplicates"
         raise InvalidOptionError(
             f"the dead-letter topic {name!r} {what}, which would drop dead letters",
-            advice="Use another topic, or disable that option",
+            advice="Use another topic, or disable the option",
         )
 
 
@@ -159,7 +159,7 @@ def check_legal_hold(name: object, legal_hold: bool) -> None:
     """Raise LegalHoldError if a topic is under legal hold."""
     if legal_hold:
         raise LegalHoldError(
-            f"the topic {str(name)!r} is under legal hold: nothing is removed from it",
+            f"the topic {str(name)!r} is under legal hold: its messages cannot be removed",
             advice=f"If you have permission, lift the hold first: headstream topic update {name} --legal-hold off",
         )
 

@@ -191,7 +191,7 @@ def refusal_to_json(error: BaseException) -> dict[str, Any]:
     """Convert an error to the JSON object for HTTP: id, code, reason and field, and `error` for Headstream's client."""
     status = status_of(error, is_extended=True)
     if not isinstance(error, HeadstreamError):
-        reason = "internal server error; the server's log has the details"
+        reason = "internal server error; see the server's log for details"
         return {"id": status, "code": name_of_status(status), "reason": reason, "field": field_of_status(status)}
     common = {"id": status, "code": name_of_status(status), "reason": str(error), "field": field_of_status(status)}
     return common | {"error": _describe(error)}

@@ -85,7 +85,7 @@ class Catalog:
             raise LogVersionError(
                 f"the catalog has version {version}, but this version of Headstream reads {VERSION}",
                 where=self._where,
-                advice="Use the Headstream version that wrote it, or a newer version",
+                advice="Use the Headstream version that wrote the catalog, or a newer version",
             )
         if is_writer:
             self._migrate(version)

@@ -26,7 +26,7 @@ def translated(where: str) -> Iterator[None]:
         raise kind(
             f"the catalog cannot be used: {error}",
             where=where,
-            advice="Check that this user can read and write the file and its directory, and that the disk has room",
+            advice="Check that this user can read and write the file and its directory, and that the disk has free space",
         ) from error
     except sqlite3.DatabaseError as error:
         raise CorruptLogError(

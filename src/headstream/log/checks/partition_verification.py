@@ -56,8 +56,8 @@ def _damaged_summary(directory: str, base: int, files: ReadFiles) -> Iterator[Lo
     path = segment_path(directory, base, SUMMARY_SUFFIX)
     content = read_content(path, files)
     if content is not None and not is_whole_summary(content):
-        what = "the summary of a segment's headers is damaged: filters read the segment"
-        yield LogFinding(FindingKind.TAIL, path, what, "Nothing needs to be done: the writer replaces it", is_damage=False)
+        what = "the summary of a segment's headers is damaged, so filters read the whole segment"
+        yield LogFinding(FindingKind.TAIL, path, what, "No action is required: the writer replaces the summary", is_damage=False)
 
 
 def _superfluous_logs(directory: str, base: int, named: int | None, names: list[str]) -> Iterator[LogFinding]:
@@ -65,9 +65,9 @@ def _superfluous_logs(directory: str, base: int, named: int | None, names: list[
     for other, generation in log_offsets(names):
         if other == base and named not in (None, generation):
             path = segment_path(directory, base, log_suffix(generation))
-            what = "left by an interrupted compaction, or written by a running one"
+            what = "a file of an interrupted or running compaction"
             yield LogFinding(
-                FindingKind.TAIL, path, what, "Nothing needs to be done: the next writer removes it", is_damage=False
+                FindingKind.TAIL, path, what, "No action is required: the next writer removes the file", is_damage=False
             )
 
 
@@ -79,18 +79,18 @@ def _unknown_files(directory: str, names: list[str]) -> Iterator[LogFinding]:
                 FindingKind.FILE_SET_ASIDE,
                 path,
                 "a file that was set aside when the log was repaired",
-                "Remove it when it is not needed",
+                "Remove the file when you no longer need it",
                 is_damage=False,
             )
         elif name == SYNC_FAILED_NAME:
             yield LogFinding(
                 FindingKind.TAIL,
                 path,
-                "a sync to the disk failed: the last writes are possibly not on the disk",
+                "a sync to the disk failed: the last writes may be missing on the disk",
                 "Check the kernel's log for disk errors; the next writer writes the data again",
                 is_damage=False,
             )
         elif name != PRODUCERS_NAME and ((match := _FILE_NAME.fullmatch(name)) is None or int(match[1]) > MAX_BASE_OFFSET):
             yield LogFinding(
-                FindingKind.FILE_UNKNOWN, path, "a file that is not part of a log", "Move it elsewhere", is_damage=False
+                FindingKind.FILE_UNKNOWN, path, "a file that is not part of a log", "Move it out of the log", is_damage=False
             )

@@ -83,9 +83,9 @@ def _check(root: str, files: Files, beside: Collection[str]) -> list[str]:
     names = files.list_names(root) or []
     strange = sorted(set(names) - {*_FILES, *_DIRECTORIES, LOCK_NAME, *beside})
     if strange:
-        what = f"the directory holds {strange[0]!r}, which is not part of a log"
+        what = f"the directory contains {strange[0]!r}, which is not part of a log"
     elif MARKER_NAME not in names and LOCK_NAME not in names:
-        what = f"the directory is not a log: it holds neither {MARKER_NAME} nor {LOCK_NAME}"
+        what = f"the directory is not a log: it contains neither {MARKER_NAME} nor {LOCK_NAME}"
     else:
         if MARKER_NAME in names:
             read_marker(root, files)

@@ -65,7 +65,7 @@ def _repair_partition(partition: PartitionDirectory, files: Files, accept_loss: 
     files.sync_directory(topic)
     if committed:  # no consumer's position is beyond the end, and no offset is given to two messages that one has seen
         begin_segment(partition.directory, committed, files)
-    what = f"the partition's directory was missing: its messages are lost, and it begins at offset {committed}"
+    what = f"the partition's directory was missing: the messages are lost, and the new partition begins at offset {committed}"
     return [Action(partition.directory, what)]
 
 
@@ -107,7 +107,7 @@ def _begin_behind_missing(directory: str, newest: int, committed: int, files: Fi
         return []
     base = max(index.seal.until_offset, committed)
     begin_segment(directory, base, files)
-    what = f"the newest segment's files are missing, from offset {index.seal.until_offset} on: a segment is begun at {base}"
+    what = f"the newest segment's files are missing, from offset {index.seal.until_offset}: a new segment begins at {base}"
     return [Action(directory, what)]
 
 
@@ -124,7 +124,7 @@ def _recover(directory: str, files: Files) -> list[Action]:
         return []  # the next verification reports it
     if _sizes(directory, files) == before:
         return []
-    return [Action(directory, f"the newest segment's tail was repaired; the partition ends at offset {tail.end_offset}")]
+    return [Action(directory, f"the end of the newest segment was repaired; the partition ends at offset {tail.end_offset}")]
 
 
 def _sizes(directory: str, files: Files) -> dict[str, int]:
@@ -140,4 +140,4 @@ def _sizes(directory: str, files: Files) -> dict[str, int]:
 def _quarantine_file(path: str, files: Files) -> Action:
     target = free_quarantine_path(path, files)
     files.rename(path, target)
-    return Action(path, f"set aside as {target.rpartition('/')[2]}: it is not part of a log")
+    return Action(path, f"set aside as {target.rpartition('/')[2]}: the file is not part of a log")

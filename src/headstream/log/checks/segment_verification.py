@@ -38,11 +38,11 @@ from headstream.log.system.findings import FindingKind, LogFinding
 
 # A segment's end, checked: its index against its seal, and the seal against the next segment.
 
-REBUILD: Final = "Run headstream verify --repair: it rebuilds the index where the messages prove it"
-MERGED: Final = "the next segment is merged into this one, and not yet removed"
+REBUILD: Final = "Run headstream verify --repair, which rebuilds the index if the messages prove every entry"
+MERGED: Final = "the next segment has been merged into this segment, but is not removed yet"
 _RESTORE_SEGMENTS: Final = "Restore the missing segments' files from a copy; all other messages are readable"
 _RESTORE_NEWEST: Final = (
-    "Restore the files from a copy; otherwise headstream verify --repair begins a segment after all committed offsets"
+    "Restore the files from a copy; otherwise headstream verify --repair creates a segment after all committed offsets"
 )
 
 
@@ -52,7 +52,7 @@ def verify_seal(
     """Yield the faults at a segment's end (offset and byte position), compared with the seal, if any."""
     if seal is None or seal.end_position != end[1]:
         until = next_base if seal is None else seal.until_offset
-        what = f"the index ends at offset {end[0]}, byte {end[1]}: its last entries were cut off or are damaged"
+        what = f"the index ends at offset {end[0]}, byte {end[1]}: the last entries are missing or damaged"
         yield LogFinding(FindingKind.INDEX_SHORT, path, what, REBUILD, from_offset=end[0], until_offset=until)
     if seal is None:
         return
@@ -60,13 +60,13 @@ def verify_seal(
     if next_base is None:
         # A segment can have been begun since the names were listed, and be merged into another by now.
         if not any(base >= begin for base in base_offsets(files.list_names(directory) or [])):
-            what = f"the newest segment's two files are missing: the messages from offset {begin} on"
+            what = f"the two files of the newest segment, from offset {begin}, are missing"
             yield LogFinding(FindingKind.GAP, path, what, _RESTORE_NEWEST, from_offset=begin)
     elif begin < next_base:
-        what = f"the next segment began at offset {begin}, and the next one on disk begins at {next_base}"
+        what = f"the next segment must begin at offset {begin}, but the next segment on the disk begins at {next_base}"
         yield LogFinding(FindingKind.GAP, path, what, _RESTORE_SEGMENTS, from_offset=begin, until_offset=next_base)
     elif begin > next_base:
-        yield LogFinding(FindingKind.TAIL, path, MERGED, "Nothing needs to be done: the next writer removes it", is_damage=False)
+        yield LogFinding(FindingKind.TAIL, path, MERGED, "No action is required: the next writer removes it", is_damage=False)
 
 
 _ENTRIES_AT_ONCE: Final = 2048
@@ -79,7 +79,7 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 _RESTORE: Final = "Restore the segment's two files from a copy; all other messages are readable"
-_CUT_OFF: Final = "Nothing needs to be done: the next writer cuts it off; it was never acknowledged"
+_CUT_OFF: Final = "No action is required: the next writer removes these bytes, which were never acknowledged"
 
 
 class SegmentCheck:
@@ -136,7 +136,7 @@ class SegmentCheck:
             yield self._finding(
                 FindingKind.DATA_MISSING,
                 self._data_path,
-                f"the messages are missing, the index of {count} sends is there",
+                f"the file with the messages is missing, but the index lists {count} sends",
                 "Restore the file from a copy",
                 (self._base, self._next_base),
             )
@@ -150,22 +150,22 @@ class SegmentCheck:
                     (self._base, self._next_base),
                 )
             else:
-                yield self._note_tail(self._data_path, "an empty segment was begun", 0, 0)
+                yield self._note_tail(self._data_path, "an incomplete file of a new, empty segment", 0, 0)
 
     def _check_complete(self, data: ReadFile, data_bytes: int, index: ReadFile) -> Iterator[LogFinding]:
         head = memoryview(bytearray(INDEX_HEADER_BYTES))
         got = index.read_into(head, 0)
         header = decode_header(head) if got == INDEX_HEADER_BYTES else None
         if got < INDEX_HEADER_BYTES and self._next_base is None and data_bytes == 0:
-            yield self._note_tail(self._index_path, "an empty segment was begun", 0, got)
+            yield self._note_tail(self._index_path, "an incomplete file of a new, empty segment", 0, got)
             return
         if header is None or header.base_offset != self._base or header.version > INDEX_VERSION:
             newer = header is not None and header.version > INDEX_VERSION
             yield self._finding(
                 FindingKind.UNREADABLE if newer else FindingKind.INDEX_HEAD,
                 self._index_path,
-                "a newer Headstream wrote this index" if newer else "the index's head is damaged: it cannot be used",
-                "Use the Headstream that wrote it" if newer else REBUILD,
+                "a newer version of Headstream wrote this index" if newer else "the header of the index is damaged",
+                "Use the Headstream version that wrote the index" if newer else REBUILD,
                 (self._base, self._next_base),
                 (0, INDEX_HEADER_BYTES),
             )
@@ -212,7 +212,7 @@ class SegmentCheck:
                 yield from self._send(data, data_bytes, entry)
         if damaged == [count - 1] and self._next_base == self._offset:
             at = INDEX_HEADER_BYTES + damaged.pop() * INDEX_ENTRY_BYTES
-            what = "a torn seal after the last entry, as a power cut leaves it: no message is affected"
+            what = "an incomplete seal after the last entry, which is normal after a power failure: no message is affected"
             yield replace(
                 self._finding(FindingKind.INDEX_ENTRY, self._index_path, what, REBUILD, span=(at, at + INDEX_ENTRY_BYTES)),
                 is_damage=False,
@@ -220,7 +220,7 @@ class SegmentCheck:
         yield from self._damaged(damaged, None)
         rest = (size_bytes - INDEX_HEADER_BYTES) % INDEX_ENTRY_BYTES if size_bytes > INDEX_HEADER_BYTES else 0
         if rest:
-            yield self._note_tail(self._index_path, "a torn index entry", size_bytes - rest, size_bytes)
+            yield self._note_tail(self._index_path, "an incomplete index entry", size_bytes - rest, size_bytes)
 
     def _skip_sound(self, data: ReadFile, rows: memoryview) -> int:
         """Return the number of undamaged sends that follow, checked in one pass."""
@@ -256,7 +256,7 @@ class SegmentCheck:
             yield self._finding(
                 FindingKind.INDEX_ENTRY,
                 self._index_path,
-                f"index entry {number} is damaged: its send cannot be read",
+                f"index entry {number} is damaged, so its send cannot be read",
                 REBUILD,
                 (self._offset, self._next_base if following is None else following.first_offset),
                 (at, at + INDEX_ENTRY_BYTES),
@@ -269,10 +269,10 @@ class SegmentCheck:
         if (entry.byte_position, entry.first_offset) != expected and not is_gap:
             what = (
                 f"index entry {number} begins at byte {entry.byte_position} and offset {entry.first_offset}, "
-                f"the one before it ends at byte {expected[0]} and offset {expected[1]}"
+                f"but the previous entry ends at byte {expected[0]} and offset {expected[1]}"
             )
         elif entry.timestamp_us < self._timestamp_us:
-            what = f"index entry {number} has the time {entry.timestamp_us}, the one before it {self._timestamp_us}"
+            what = f"index entry {number} has the time {entry.timestamp_us}, but the previous entry has {self._timestamp_us}"
         else:
             return
         yield self._finding(
@@ -300,8 +300,8 @@ class SegmentCheck:
                 what = f"a message at byte {entry.byte_position + found.end} is malformed"
             elif found.crc32c != entry.crc32c:
                 bad = _bad_payloads(stored)
-                what = "its CRC-32C does not match: bytes were changed after they were written" + (
-                    f"; the payload of offset {', '.join(map(str, bad[:5]))} is damaged" if bad else "; every payload is whole"
+                what = "the bytes do not match the CRC-32C, so they were changed after they were written" + (
+                    f"; the payload of offset {', '.join(map(str, bad[:5]))} is damaged" if bad else "; every payload is intact"
                 )
             elif (found.count, found.first_offset, found.first_timestamp_us, found.last_timestamp_us) != (
                 entry.messages_count,
@@ -309,14 +309,14 @@ class SegmentCheck:
                 entry.timestamp_us,
                 entry.timestamp_us,
             ):
-                what = "its messages differ from its index entry"
+                what = "the messages differ from the index entry"
             elif bad := _bad_payloads(stored):
                 what = f"the payload of offset {', '.join(map(str, bad[:5]))} does not match its CRC-32"
             else:
                 yield from self._states(stored, entry)
         if what is not None:
             offsets, span = (entry.first_offset, entry.end_offset), (entry.byte_position, entry.end_position)
-            yield self._finding(kind, self._data_path, f"a send of {entry.messages_count}: {what}", _RESTORE, offsets, span)
+            yield self._finding(kind, self._data_path, f"{entry.messages_count} messages: {what}", _RESTORE, offsets, span)
 
     def _states(self, stored: memoryview, entry: IndexEntry) -> Iterator[LogFinding]:
         for position, offset, state in find_states(stored):
@@ -325,8 +325,8 @@ class SegmentCheck:
                 yield self._finding(
                     FindingKind.STATE,
                     self._data_path,
-                    f"the message's state is {state}, which is unknown: it is not delivered",
-                    "Set its state again, or restore the file from a copy",
+                    f"the message has the unknown state {state}, so it is not delivered",
+                    "Set the state of the message again, or restore the file from a copy",
                     (offset, offset + 1),
                     (at, at + 1),
                 )
@@ -344,7 +344,7 @@ class SegmentCheck:
             yield self._finding(
                 FindingKind.INDEX_SHORT if data_bytes > self._position else FindingKind.GAP,
                 self._index_path,
-                f"the index ends at offset {self._offset}, the next segment begins at {self._next_base}",
+                f"the index ends at offset {self._offset}, but the next segment begins at {self._next_base}",
                 REBUILD if data_bytes > self._position else _RESTORE,
                 (self._offset, self._next_base),
             )
@@ -363,7 +363,7 @@ class SegmentCheck:
                 return self._finding(
                     FindingKind.INDEX_SHORT,
                     self._index_path,
-                    "messages of several sends lie behind the index's end: it is too short",
+                    "the index is too short: messages of several sends follow its last entry",
                     REBUILD,
                     (self._offset, found.last_offset + 1),
                     span,

@@ -82,7 +82,7 @@ class Verification:
             yield from self._check_offsets(catalog.snapshot())
             yield from self._unknown_directories(catalog.snapshot())
         except _UNREADABLE as error:
-            yield self._catalog_finding(f"its content is invalid: {error}")
+            yield self._catalog_finding(f"the catalog's content is invalid: {error}")
         finally:
             catalog.close()
 
@@ -121,7 +121,7 @@ class Verification:
     def _open_catalog(self) -> Catalog | LogFinding:
         path = f"{self._root}/{CATALOG_NAME}"
         if not self._files.exists(path):
-            return self._catalog_finding("it is missing: the directories' topics are unknown")
+            return self._catalog_finding("the catalog is missing, so the topics of the directories are unknown")
         try:
             return Catalog(path, is_writer=False)
         except (CorruptLogError, StorageError) as error:
@@ -164,7 +164,7 @@ class Verification:
             for finding in verify_partition(partition.directory, self._files, self._buffers, on_bytes):
                 yield replace(finding, topic=partition.topic, partition=partition.number)
         except StorageError as error:
-            what, advice = f"the partition cannot be read: {error}", "Fix the reported error, and verify again"
+            what, advice = f"the partition cannot be read: {error}", "Correct the reported error, and run the command again"
             yield LogFinding(FindingKind.UNREADABLE, partition.directory, what, advice, partition.topic, partition.number)
 
     def _check_offsets(self, snapshot: Snapshot) -> Iterator[LogFinding]:
@@ -186,11 +186,11 @@ class Verification:
     @staticmethod
     def _damaged_head(path: str, topic: str, *, is_empty: bool) -> LogFinding:
         if is_empty:
-            what = "an unfinished first commit: no offset is committed in it"
-            advice = "Nothing needs to be done: the consumer's next commit rewrites the file"
+            what = "the file of an unfinished first commit, without an offset"
+            advice = "No action is required: the consumer's next commit rewrites the file"
         else:
-            what = "the head of an offsets file is damaged: its consumer is unknown"
-            advice = "Nothing needs to be done: the consumer's next commit rewrites the file"
+            what = "the header of an offsets file is damaged, so its consumer is unknown"
+            advice = "No action is required: the consumer's next commit rewrites the file"
         return LogFinding(FindingKind.OFFSETS, path, what, advice, topic, is_damage=not is_empty)
 
     def _check_committed(self, topic: TopicRecord, number: int, consumer: OffsetOwner, committed: int) -> Iterator[LogFinding]:
@@ -200,7 +200,7 @@ class Verification:
             with PartitionFollower(directory, self._files) as follower:
                 end = follower.end_offset
             if committed > end:
-                what = f"{consumer} has committed offset {committed}, and the partition ends at {end}: its last messages are lost"
+                what = f"{consumer} has committed offset {committed}, but the partition ends at {end}: the last messages are lost"
                 advice = "Restore the newest segment from a copy, or seek to the offset at which the consumer must continue"
                 yield LogFinding(
                     FindingKind.OFFSETS, directory, what, advice, str(topic.name), number, from_offset=end, until_offset=committed
@@ -213,14 +213,14 @@ class Verification:
             for topic in sorted(_list_directories(self._files, f"{streams}/{stream}")):
                 path = f"{streams}/{stream}/{topic}"
                 if QUARANTINE_MARK in topic:
-                    what = "a topic's directory that was set aside when the log was opened: it was not in the catalog"
-                    yield LogFinding(FindingKind.FILE_SET_ASIDE, path, what, "Remove it when it is not needed", is_damage=False)
+                    what = "a topic's directory that was set aside because the catalog did not contain the topic"
+                    yield LogFinding(FindingKind.FILE_SET_ASIDE, path, what, "Remove it when no longer needed", is_damage=False)
                 elif path not in known:
                     yield LogFinding(
                         FindingKind.DIRECTORY_UNKNOWN,
                         path,
                         "a topic's directory that is not in the catalog: left by an interrupted deletion or creation",
-                        "Remove it when it is not needed",
+                        "Remove it when no longer needed",
                         is_damage=False,
                     )
 

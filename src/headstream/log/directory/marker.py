@@ -59,7 +59,7 @@ def read_marker(root: str, files: Files) -> Marker | None:
         raise LogVersionError(
             f"the log has format {marker.format}, but this version of Headstream reads {FORMAT_VERSION}",
             where=root,
-            advice="Use the Headstream version that wrote it, or a newer version",
+            advice="Use the Headstream version that wrote the log, or a newer version",
         )
     return marker
 

@@ -58,7 +58,7 @@ def list_closed(directory: str, files: Files) -> list[Closed]:
             finally:
                 index.close()
         elif base in unindexed:
-            found.append(Closed(base, next_base, unindexed[base], False, 0, 0, 0, "its index is missing"))
+            found.append(Closed(base, next_base, unindexed[base], False, 0, 0, 0, "the segment's index is missing"))
         # else it was dropped at this moment
     return found
 
@@ -71,9 +71,9 @@ def _inspect(directory: str, index: IndexReader, next_base: int, files: Files) -
     data_bytes = _data_bytes(directory, index, files)
     fault = find_verified_end(index, lambda: data_bytes, next_base)[1]
     if not fault and data_bytes < size_bytes:  # more bytes are of a write that failed before the next segment was begun
-        fault = f"its .log has {data_bytes} bytes, its index {size_bytes}"
+        fault = f"the .log file has {data_bytes} bytes, but the index lists {size_bytes}"
     if not fault and index.is_compacted and _overlaps(index, next_base):
-        fault = f"it overlaps the next segment, which begins at {next_base}"
+        fault = f"the segment overlaps the next segment, which begins at {next_base}"
     return Closed(base, next_base, index.generation, index.is_by_key, size_bytes, count, first_us, fault)
 
 
@@ -111,7 +111,7 @@ def finish_pass(directory: str, files: Files) -> None:
         try:
             index = open_index(directory, base, files)
         except CorruptLogError as error:
-            report(segment_path(directory, base, INDEX_SUFFIX), f"{error.what}: nothing beside it is removed")
+            report(segment_path(directory, base, INDEX_SUFFIX), f"{error.what}: no leftover file of a compaction is removed")
             continue
         if index is None:
             continue
@@ -139,5 +139,5 @@ def _is_whole(directory: str, index: IndexReader, files: Files) -> bool:
     size_bytes = 0 if index.last is None else index.last.end_position
     is_whole = data_bytes >= size_bytes and not find_verified_end(index, lambda: data_bytes, None)[1]
     if not is_whole:
-        report(index.path, "the segment is damaged: no leftover of a compaction beside it is removed")
+        report(index.path, "the segment is damaged: no leftover file of a compaction is removed")
     return is_whole

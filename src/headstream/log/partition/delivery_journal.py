@@ -310,7 +310,7 @@ def _pull(reader: Reader, kind: int) -> Delivery:
     offset, failures = reader.pull_u64("an offset"), reader.pull_u32("failures")
     is_begun = reader.pull_u8("whether it has begun") == 1
     failed_us, first_failed_us, delay_us = (reader.pull_u64("a time") for _ in range(3))
-    first_error, last_error, reason = (reader.pull_text8("a text") for _ in range(3))
+    first_error, last_error, reason = (reader.pull_text8("a string") for _ in range(3))
     topic, partition, end = reader.pull_text32("a topic"), reader.pull_u32("a partition"), reader.pull_u64("an end")
     copied_to = (topic, partition, end) if topic else None
     attempts = () if kind == _FAILING else tuple(_pull_attempt(reader) for _ in range(reader.pull_u8("the count of attempts")))

@@ -232,7 +232,7 @@ class DeliveryState:
     def _check(self) -> None:
         if len(self.failing) > MAX_FAILING or len(self.pending) > MAX_PENDING_RANGES:
             raise LimitError(
-                f"{len(self.failing)} messages of the partition are failing, and {len(self.pending)} ranges wait for them",
+                f"{len(self.failing)} messages of the partition are failing, {len(self.pending)} ranges are pending",
                 advice=f"Acknowledge or reject some messages first; the limits are {MAX_FAILING} and {MAX_PENDING_RANGES}",
             )
 

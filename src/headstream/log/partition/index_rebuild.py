@@ -133,22 +133,22 @@ class IndexRebuild:
         path = self._data_path
         target = free_quarantine_path(path, self._files)
         self._files.replace(target, bytes(rest))
-        return [Action(path, f"{len(rest)} bytes from byte {end} on prove no send: set aside as {target.rpartition('/')[2]}")]
+        return [Action(path, f"{len(rest)} bytes from byte {end} are no complete send: set aside as {target.rpartition('/')[2]}")]
 
     def _replace(self, index: bytes, open_from: int | None) -> Action:
         """Replace the index; from offset `open_from` on (if not None), it is unknown whether the segment had more messages."""
         temporary = segment_path(self._directory, self._base, ".index-new")
         self._files.replace(temporary, index)
-        what = f"rebuilt from the messages: {len(index) // INDEX_ENTRY_BYTES - 1} sends"
+        what = f"the index was rebuilt from the messages: {len(index) // INDEX_ENTRY_BYTES - 1} sends"
         if self._files.exists(self._path):
             target = free_quarantine_path(self._path, self._files)
             self._files.rename(self._path, target)
-            what += f"; the old one is set aside as {target.rpartition('/')[2]}"
+            what += f"; the old index was set aside as {target.rpartition('/')[2]}"
         if open_from is not None:
             assert self._next_base is not None
             what += (
-                f"; no message has the offsets {open_from} to {self._next_base - 1}: a compaction removed them, or the segment "
-                "that had them is missing"
+                f"; no message has the offsets {open_from} to {self._next_base - 1}: they were removed by a compaction, or a "
+                "segment is missing"
             )
         self._files.rename(temporary, self._path)
         self._files.sync_directory(self._directory)

@@ -279,12 +279,12 @@ class LeaseTable:
                 if each is None or each.reason:
                     continue
                 if each.is_begun:  # by a consumer that does not lease, and that was killed
-                    each = record_failure(each, each.failures + 1, "its consumer ended", 0, now_us)
+                    each = record_failure(each, each.failures + 1, "the consumer ended", 0, now_us)
                     outcome.failing.append(offset)
             elif state.expired.first is not None and len(state.failing) < MAX_FAILING:
                 offset = state.expired.first
                 last_worker = self._last_of(offset)
-                each = record_failure(Delivery(offset), 1, "its lease ended before it was settled", 0, now_us, *last_worker)
+                each = record_failure(Delivery(offset), 1, "the lease expired", 0, now_us, *last_worker)
                 outcome.failing.append(offset)
             else:
                 return None
@@ -352,10 +352,10 @@ class LeaseTable:
                         if change.step is LeaseStep.POISONED and again is not None and again.reason:
                             outcome.poisoned.append(again)
             for begin, until in left:
-                why = "its lease is not known" if lease is None else "its lease was taken back"
+                why = "the lease is unknown" if lease is None else "the lease was revoked"
                 if lease is not None and lease.until_us <= now_us:
-                    why = f"its lease ended at {_clock(lease.until_us)}"
-                outcome.refused.append(LeaseRefusal(begin, until, f"{why}, and it {self.describe(begin)}"))
+                    why = f"the lease ended at {_clock(lease.until_us)}"
+                outcome.refused.append(LeaseRefusal(begin, until, f"{why}; the message {self.describe(begin)}"))
         return outcome
 
     def _apply(
@@ -436,7 +436,7 @@ class LeaseTable:
         if offset in state.deferred:
             return "is deferred"
         if each is not None:
-            return "is given up" if each.reason else f"waits for attempt {each.failures + 1}"
+            return "has failed permanently" if each.reason else f"waits for attempt {each.failures + 1}"
         if offset in state.expired:
             return f"waits for attempt {_LEAST_REPEATED}"
         return "waits for its first attempt" if offset >= state.begun_until or offset in state.pending else "is done"
@@ -457,8 +457,8 @@ def _worker_of(lease: Lease | None) -> tuple[str, int]:
 
 
 def _ended(lease: Lease | None) -> str:
-    worker = "its worker" if lease is None or not lease.worker else lease.worker
-    return f"the lease of {worker} ended before it was settled"
+    worker = "the worker" if lease is None or not lease.worker else lease.worker
+    return f"the lease of {worker} expired"
 
 
 def _clock(time_us: int) -> str:

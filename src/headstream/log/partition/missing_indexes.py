@@ -25,7 +25,7 @@ def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> l
         path = segment_path(directory, newest, LOG_SUFFIX)
         target = free_quarantine_path(path, files)
         files.rename(path, target)
-        report(path, f"no segment begins at this offset: set aside as {target.rpartition('/')[2]}")
+        report(path, f"no segment begins at this offset: the file was set aside as {target.rpartition('/')[2]}")
         del unindexed[newest]
     bases = sorted({*indexed, *unindexed})
     for base, generations in unindexed.items():
@@ -34,7 +34,7 @@ def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> l
             _rebuild(directory, base, next_base, generations[-1], files)
         else:  # of two, only the index names the valid one
             path = segment_path(directory, base, log_suffix(generations[-1]))
-            report(path, f"a segment's index is missing, and there are {len(generations)} files of messages: they cannot be read")
+            report(path, f"a segment's index is missing, so its {len(generations)} files of messages cannot be read")
     return bases
 
 

@@ -96,7 +96,7 @@ def truncate_damaged(directory: str, files: Files, from_offset: int) -> bool:
             entry = reader.find_entry(number)
             if entry is not None and entry.end_offset <= damaged:
                 kept, end = number + 1, entry.end_position
-        report(path, f"the sends from offset {damaged} on, of an unfinished commit, are damaged: they are appended again")
+        report(path, f"the sends of an unfinished commit are damaged from offset {damaged}: they are appended again")
         index.truncate(INDEX_HEADER_BYTES + kept * INDEX_ENTRY_BYTES)
         index.sync()  # before the data it names is cut off
         data.truncate(end)

@@ -248,5 +248,6 @@ def check_number(number: BatchNumber) -> None:
     is_known = 0 < number.producer_id <= MAX_PRODUCER_ID
     if not (is_known and 0 <= number.epoch <= MAX_EPOCH and 0 <= number.sequence < SEQUENCES):
         raise SequenceError(
-            f"{number} is not a batch number", advice="Use non-negative ids of 63, epochs of 15, sequences of 31 bits"
+            f"{number} is not a valid batch number",
+            advice="Use non-negative numbers: 63 bits for the id, 15 for the epoch, 31 for the sequence",
         )

@@ -52,13 +52,13 @@ from headstream.log.system.files import Files, WriteFile
 from headstream.log.system.findings import report
 
 MISSING_ADVICE: Final = (
-    "Restore it from a copy, or accept the loss: headstream verify DIR --repair --accept-loss creates it, empty. "
-    "Version control and archives drop directories of partitions that never had a message"
+    "Restore the directory from a copy, or create an empty directory with headstream verify DIR --repair --accept-loss. "
+    "Version control and archives can omit empty directories"
 )
 _SCAN_BYTES: Final = 4 << 20
 _UNSYNCED_US: Final = 60_000_000
 _MAX_CHECKED: Final = 100_000
-_NEVER: Final = "no whole send is there, so nothing acknowledged"
+_NEVER: Final = "they contain no complete send, so no acknowledged message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ def recover(directory: str, files: Files, known: Tail | None = None) -> Tail:
     """Repair a partition and return its end; data up to `known`, the end that this process wrote, is not verified again."""
     names = files.list_names(directory)
     if names is None:
-        raise CorruptLogError("a partition's directory is missing, with all messages", where=directory, advice=MISSING_ADVICE)
+        raise CorruptLogError("a partition's directory is missing, with all its messages", where=directory, advice=MISSING_ADVICE)
     bases = rebuild_missing_indexes(directory, names, files)
     start = max(start_offsets(names), default=0)
     if not bases and not start:
         return Tail(None, 0, 0, 0, 0)
     if not bases:
-        report(directory, f"the segments are missing: a segment is begun at offset {start}; earlier messages are deleted")
+        report(directory, f"the segments are missing: a new segment begins at offset {start}; earlier messages are lost")
         begin_segment(directory, start, files)
     newest = bases[-1] if bases else start
     if known is None:
@@ -118,7 +118,7 @@ def _find_newest(directory: str, newest: int, files: Files) -> int:
                 raise CorruptLogError(
                     f"the files of the newest segment, from offset {reader.seal.until_offset}, are missing",
                     where=directory,
-                    advice="Restore the files from a copy; otherwise headstream verify --repair begins a segment after the "
+                    advice="Restore the files from a copy; otherwise headstream verify --repair creates a segment after the "
                     "committed offsets of consumers, so that no offset is reused",
                 )
             end, is_closed = newest if reader.last is None else reader.last.end_offset, reader.is_compacted
@@ -126,8 +126,8 @@ def _find_newest(directory: str, newest: int, files: Files) -> int:
         index.close()
     if has_data and not is_closed:
         return newest
-    what = "the segment after it is missing" if is_closed else f"the messages are missing, from offset {newest} on"
-    report(segment_path(directory, newest, LOG_SUFFIX), f"{what}: restore it from a copy")
+    what = "the next segment is missing" if is_closed else f"the messages from offset {newest} are missing"
+    report(segment_path(directory, newest, LOG_SUFFIX), f"{what}: restore the file from a copy")
     begin_segment(directory, end, files)
     return end
 
@@ -179,7 +179,7 @@ def _repair_newest(directory: str, base: int, files: Files, known: Tail | None) 
         count, last = checked.count, checked.last
         for number in checked.damaged:
             at = f"byte {INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES}"
-            report(reader.path, f"the send of the entry at {at} is damaged, later ones are not: reads of it raise an error")
+            report(reader.path, f"the send of the entry at {at} is damaged: reads of this send raise an error")
         index_end = INDEX_HEADER_BYTES + count * INDEX_ENTRY_BYTES
         end = 0 if last is None else last.end_position
         # A whole entry, valid or not: not explained by a killed process, so the bytes are kept.
@@ -189,7 +189,7 @@ def _repair_newest(directory: str, base: int, files: Files, known: Tail | None) 
         elif data.size_bytes() > end:
             report(
                 segment_path(directory, base, LOG_SUFFIX),
-                f"{data.size_bytes() - end} bytes from byte {end} on are cut off: {_NEVER}",
+                f"{data.size_bytes() - end} bytes from byte {end} were removed: {_NEVER}",
             )
         # Synced, so that cut off bytes cannot turn up again after the ones that replace them.
         if index.size_bytes() > index_end:
@@ -312,4 +312,4 @@ def _quarantine(data: ReadFile, position: int, path: str, files: Files) -> None:
     data.read_into(rest, position)
     target = free_quarantine_path(path, files) if files.exists(path) else path
     files.replace(target, bytes(rest))
-    report(target, f"{len(rest)} bytes from byte {position} on are not whole sends: they are set aside here and cut off")
+    report(target, f"{len(rest)} bytes from byte {position} are not complete sends: they were moved to this file")

@@ -20,8 +20,8 @@ from headstream.core.codec.new_buffer import new_buffer
 from headstream.errors import DiskFullError, StorageError
 
 _ADVICE: Final = {
-    errno.EACCES: "Give this user the permission, or run as the user that owns the log",
-    errno.EPERM: "Give this user the permission, or run as the user that owns the log",
+    errno.EACCES: "Grant this user the permission, or run as the user that owns the log",
+    errno.EPERM: "Grant this user the permission, or run as the user that owns the log",
     errno.EROFS: "The file system is mounted read-only: the log can be read, not written",
     errno.ENOSPC: "Free space on the file system; acknowledged messages are safe and readable",
     errno.EDQUOT: "This user's quota is used up: free space; acknowledged messages are safe and readable",

@@ -42,7 +42,7 @@ def find_later(count: int, first_time_of: Callable[[int], int | None], timestamp
     """Return the number of the first segment that starts at a time or later; `count` if there is none.
 
     Args:
-        count: Number of segments; their times never decrease.
+        count: Number of segments, which are in the order of their times.
         first_time_of: Returns the time of a segment's first message, microseconds since 1970 UTC. None if the segment is empty
             after a compaction or unreadable; the next segment's time is then used.
     """
@@ -304,7 +304,7 @@ class PartitionFollower:
             self.refresh()
         if from_offset < self.first_offset or end > self._end_offset:
             what = f"offsets {from_offset} to {end} were requested, but {self.first_offset} to {self._end_offset} exist"
-            advice = "Older messages were dropped by retention or deletion, later offsets have not been written"
+            advice = "Older messages were removed by retention or deletion; later offsets were never written"
             raise OffsetOutOfRangeError(what, where=self._directory, advice=advice)
         return self._chunks(from_offset, end, size_bytes, where)
 
@@ -405,7 +405,7 @@ class PartitionFollower:
 
     def _dropped(self, offset: int, first_offset: int) -> OffsetOutOfRangeError:
         advice = f"Continue at {first_offset}, the first existing offset"
-        return OffsetOutOfRangeError(f"offset {offset} was dropped in the meantime", where=self._directory, advice=advice)
+        return OffsetOutOfRangeError(f"offset {offset} was removed during the read", where=self._directory, advice=advice)
 
     def _open(self, number: int) -> Segment:
         """Return an opened segment; close all other segments except the newest."""

@@ -70,13 +70,13 @@ class IndexReader:
             raise CorruptLogError(
                 "the header of an index file is damaged",
                 where=self.path,
-                advice="Move the file out of the log: the next writer that opens the log rebuilds the index from the .log",
+                advice="Move the file out of the log: the next writer that opens the log rebuilds the index from the .log file",
             )
         if header.version > INDEX_VERSION or header.entry_size != INDEX_ENTRY_BYTES:
             raise LogVersionError(
                 f"unsupported index version {header.version} with entries of {header.entry_size} bytes",
                 where=self.path,
-                advice="Use the Headstream version that wrote it, or a newer version",
+                advice="Use the Headstream version that wrote the index, or a newer version",
             )
         self.generation, self.is_compacted = header.generation, header.is_compacted
         self.is_by_key = header.is_by_key
@@ -127,7 +127,7 @@ class IndexReader:
         return CorruptLogError(
             f"entry {number} of an index file is damaged",
             where=f"{self.path}, byte {INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES}",
-            advice="Move the file out of the log: the next writer that opens the log rebuilds the index from the .log",
+            advice="Move the file out of the log: the next writer that opens the log rebuilds the index from the .log file",
         )
 
     def rows(self, number: int, count: int) -> memoryview:

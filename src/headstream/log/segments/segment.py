@@ -153,7 +153,7 @@ class Segment:
         file = self._files.open_read(path)
         if file is None:
             raise OffsetOutOfRangeError(
-                "a segment is missing: the topic or the messages were deleted in the meantime",
+                "a segment is missing: the topic or the messages were deleted during the read",
                 where=path,
                 advice="Continue at the first existing offset",
             )
@@ -318,7 +318,7 @@ class Segment:
         if len(chunk) < size_bytes:
             end = position + len(chunk)
             raise CorruptLogError(
-                f"a segment ends at byte {end}, but the index lists {size_bytes - len(chunk)} bytes more",
+                f"a segment ends at byte {end}, but the index lists {size_bytes - len(chunk)} more bytes",
                 where=self.data_path,
                 advice="The file was truncated: restore it from a copy, or open the log for writing to drop the missing messages",
             )
@@ -346,7 +346,7 @@ class Segment:
                 raise _ReplacedError
             end = self.end_offset
             raise corrupt_offsets(
-                f"the messages of {describe_offsets(self.base_offset, end)} are missing, but their index exists",
+                f"the file with the messages of {describe_offsets(self.base_offset, end)} is missing, but the index exists",
                 path,
                 self.base_offset,
                 end,

@@ -40,7 +40,7 @@ def find_verified_end(index: IndexReader, data_bytes: Callable[[], int], next_ba
     last = index.last
     end, end_position = (index.base_offset, 0) if last is None else (last.end_offset, last.end_position)
     if not index.is_compacted:
-        return end, "" if next_base in (None, end) else f"the index ends there, and the next segment begins at {next_base}"
+        return end, "" if next_base in (None, end) else f"the next segment begins at {next_base}"
     if index.seal is None and index.needs_seal:
         return end, "the index was truncated"
     if (data_bytes() if index.seal is None else index.seal.end_position) != end_position:

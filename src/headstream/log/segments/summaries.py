@@ -7,12 +7,12 @@ Little-endian, `<base>.summary`:
     header   name_size u8 | name | flags u8 [| least value | greatest value] [| least text value | greatest text value]
              | listed u8 [| value ...] | hashes u8 [| bloom_bytes u32 | bloom]
     value    0 | 1 is_negative u8 magnitude 16 bytes | 2 float64 | 3 boolean u8 | 4 size u16 text
-    flags    1 null or missing, 2 kinds unknown to the writer, 4 NaN, 8 floats, 16 false, 32 true, 64 numbers, 128 texts
+    flags    1 null or missing, 2 kinds unknown to the writer, 4 NaN, 8 floats, 16 false, 32 true, 64 numbers, 128 strings
 
 size_bytes is the file's size; check is the CRC-32C of all other bytes. A summary is valid only for the segment whose index has
 this generation, number of entries and last entry. After a compaction, an erasure or a rebuild of the index, the summary is
 therefore ignored. `flags` describe the values of messages; least and greatest number follow if flag 64 is set, least and greatest
-text if flag 128 is set. Text limits can be beyond the actual values, because texts are cut to 256 bytes; a greatest text of 0
+string if flag 128 is set. These limits can be beyond the values, because strings are cut to 256 bytes; a greatest string of 0
 means no limit. `listed` is the number of distinct values except null and NaN, 255 if the values are not listed. `hashes` is 0 if
 there is no Bloom filter; core/codec/batch/stored/summaries.py describes the hash. States are not summarized, because they change.
 """
@@ -198,5 +198,5 @@ def _pull_value(reader: Reader) -> Scalar | None:
     if kind == _BOOLEAN:
         return reader.pull_u8("a boolean") == 1
     if kind == _TEXT:
-        return reader.pull_bytes(reader.pull_struct(_SHORT, "the size of a text")[0], "a text")
+        return reader.pull_bytes(reader.pull_struct(_SHORT, "the size of a string")[0], "a string")
     raise DecodeError(f"unknown value type {kind}", at)

@@ -149,7 +149,7 @@ def find_topics(log: LogAccess, manifest: Manifest) -> dict[str, TopicRecord]:
             if not 1 <= chunk.partition <= topic.partitions:
                 raise PartitionNotFoundError(
                     f"topic {chunk.topic!r} has no partition {chunk.partition}",
-                    advice=f"Its partitions are 1 to {topic.partitions}",
+                    advice=f"Use a partition from 1 to {topic.partitions}",
                 )
             if topic.options.compaction_delay_us is not None:
                 check_keys(read_chunk(path, log.files, position, chunk), chunk.topic)
@@ -291,7 +291,7 @@ class StagedCommits:
                     failures.append(error)
                     self._keep_reserved(record, error)
                 except HeadstreamError as error:  # permanent: refuse it, so that it does not block others
-                    error.what = f"{error.what}; a part of the commit is possibly in the log"
+                    error.what = f"{error.what}; the log may contain a part of the commit"
                     self._refuse(record.writer, record.epoch, error)
                     self._release()
             return failures
@@ -369,7 +369,7 @@ class StagedCommits:
         try:
             self._append_partitions(record, manifest)
         except (InvalidInputError, DecodeError, CorruptLogError) as error:
-            error.what = f"{error.what}; a part of the commit is possibly in the log"
+            error.what = f"{error.what}; the log may contain a part of the commit"
             self._refuse(manifest.writer, manifest.epoch, error)
             return
         done = dataclasses.replace(record, state="done", manifest=b"", progress=())

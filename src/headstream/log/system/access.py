@@ -90,5 +90,5 @@ def share_with_group(directory: str, group_access: str) -> None:
     raise InvalidOptionError(
         f"group_access is {group_access!r}, but the directory of the existing log has mode {mode:04o}",
         where=directory,
-        advice=f"Run chmod {wanted:04o} for all directories of the log, and set the group's rights of all files",
+        advice=f"Run chmod {wanted:04o} for all directories of the log, and set the group's permissions on all files",
     )

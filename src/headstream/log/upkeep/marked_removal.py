@@ -87,7 +87,7 @@ class MarkedRemoval:
             removed = self._remove(topic, number, partial(marked_before, catalog, topic.number, number, before_us), None)
             return removed.removed_count
         except HeadstreamError as error:
-            what = f"the removal of marked messages of {topic.name} partition {number}, which stay beyond their grace,"
+            what = f"the removal of marked messages of {topic.name} partition {number}, which remain after their grace period,"
             self._not_before_us[topic.number, number] = retry_time_us(what, error, self._clock_us())
             return 0
 

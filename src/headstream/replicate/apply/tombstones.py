@@ -106,7 +106,7 @@ class Tombstones(UnitMemory):
                 bounds = pc.min_max(rows[key]).as_py()
                 conditions.append(f"{quote_name(key)} BETWEEN {bounds['min']} AND {bounds['max']}")
         names = ", ".join(map(quote_name, [*self._keys, "_hs_sequence"]))
-        # Not by pyarrow: it cannot compare a text with the statistics of files that deltalake writes after a deletion.
+        # Not by pyarrow: it cannot compare a string with the statistics of files that deltalake writes after a deletion.
         query = f"SELECT {names} FROM t WHERE {' AND '.join(conditions)}"
         with self._translated():
             above = pa.table(QueryBuilder().register("t", self._table).execute(query).read_all())

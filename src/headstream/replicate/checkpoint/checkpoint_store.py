@@ -131,7 +131,7 @@ class ObjectCheckpointStore:
         """
         while not self._fetch_and_take_over(first, repair):
             if first is not None:
-                raise ReplicateError("another process has already begun a checkpoint there", where=str(self.place))
+                raise ReplicateError("another process has already begun a checkpoint at this location", where=str(self.place))
             shutil.rmtree(self.directory)
             self.directory.mkdir()
 
@@ -147,7 +147,7 @@ class ObjectCheckpointStore:
             self._files.accept(self._files.find_changes())
         elif self._number:
             raise ReplicateError(
-                "a checkpoint already exists there, so no other checkpoint can be moved there",
+                "a checkpoint already exists at this location, so no other checkpoint can be moved to it",
                 where=str(self.place),
                 advice="Run without --checkpoint-from, or set another --checkpoint",
             )

@@ -26,7 +26,7 @@ def check_not_moved(directory: Path, to: StorePlace | None = None) -> None:
         raise ReplicateError(
             f"this checkpoint has been moved to {found}",
             where=str(directory),
-            advice="Run with that checkpoint: two pipelines must not write the same tables",
+            advice="Use the checkpoint at the new location: two pipelines must not write the same tables",
         )
 
 

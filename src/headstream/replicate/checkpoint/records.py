@@ -89,7 +89,7 @@ class Record:
             stored = memoryview(self.raw)[self.body_at :] if is_last else memoryview(read_chunk(place))
             chunk = _decompress(stored, compressed, length)
             if xxhash.xxh3_128_hexdigest(chunk) != digest:
-                raise _damaged(f"the bytes of record {self.number} are others")
+                raise _damaged(f"record {self.number} does not match its checksum")
             yield memoryview(chunk)
 
 
@@ -172,11 +172,11 @@ def read_record(raw: bytes, where: str) -> Record:
         raise LogVersionError(
             f"the checkpoint has format {form}, but this version of Headstream reads {_FORMAT}",
             where=where,
-            advice="Use the Headstream version that wrote it, or a newer version",
+            advice="Use the Headstream version that wrote the checkpoint, or a newer version",
         )
     rest = memoryview(raw)[_HEAD.size :]
     if xxhash.xxh3_64_intdigest(rest) != digest:
-        raise _damaged("the bytes of a record are others, or some are missing", where)
+        raise _damaged("the bytes of a record are altered or incomplete", where)
     compressed, length = _LENGTHS.unpack_from(rest)
     body_at = _HEAD.size + _LENGTHS.size + compressed
     try:

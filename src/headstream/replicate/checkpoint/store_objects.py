@@ -134,7 +134,7 @@ class CheckpointObjects:
     def _missing(self, what: str, place: StorePlace, in_snapshot: int) -> SupersededError | CorruptLogError:
         """Return the error for a missing object: SupersededError if a snapshot has this or a higher number."""
         if self.newest_snapshot() >= in_snapshot:
-            return SupersededError("the checkpoint changed while it was read", where=str(place), advice="Read it again")
+            return SupersededError("the checkpoint changed while it was read", where=str(place), advice="Retry")
         return CorruptLogError(what, where=str(place), advice="Restore all objects of the checkpoint from one backup")
 
     def _read(self, kind: str, number: int) -> Record:

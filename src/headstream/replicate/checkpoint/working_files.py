@@ -112,7 +112,7 @@ class WorkingFiles:
                     part = file.read(min(length, _READ_BYTES))
                     if not part:
                         raise StorageError(
-                            "a file of the checkpoint's working copy has become shorter", where=str(self._root / change.path)
+                            "a file of the checkpoint's working copy was truncated", where=str(self._root / change.path)
                         )
                     length -= len(part)
                     yield part

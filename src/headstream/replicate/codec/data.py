@@ -223,7 +223,7 @@ def _sections(record: AvroType) -> dict[str, AvroType]:
     sections = {member.name: _without_null(member.type) for member in record.fields}
     for name in ("data", "headers"):
         if name not in sections or sections[name].kind != "record":
-            raise SchemaError(f"not the Avro schema of data messages: it has no record {name!r}", where=record.name or None)
+            raise SchemaError(f"the Avro schema of data messages must have a record {name!r}", where=record.name or None)
     return sections
 
 

@@ -64,7 +64,7 @@ def derive_metadata(
     sections = {member.name: member.type for member in record.fields}
     row = _plain(sections["data"]) if "data" in sections else None
     if row is None or row.kind != "record":
-        raise SchemaError("not the Avro schema of data messages: it has no record 'data'", where=record.name or None)
+        raise SchemaError("the Avro schema of data messages must have a record 'data'", where=record.name or None)
     namespace = record.name.rpartition(".")[0]
     task, schema, name = _split_namespace(namespace)
     if table is not None:

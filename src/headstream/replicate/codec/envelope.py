@@ -67,7 +67,7 @@ def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
     if data.startswith(b"\0") and len(data) >= 5:
         schema = int.from_bytes(data[1:5], "big")
         raise DecodeError(f"the message has the framing of a schema registry (schema {schema}) instead of an envelope", 0)
-    raise DecodeError("the bytes are not a Replicate message: neither 'atMSG' nor a JSON object", 0)
+    raise DecodeError("the bytes are not a Replicate message: they must begin with 'atMSG' or a JSON object", 0)
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
@@ -132,7 +132,7 @@ def _decode_json(data: bytes, layout: MessageFormat) -> Envelope:
         schema, table, flat = read_flat(document)
         return Envelope("DT", flat, form="json", table=(schema, table))
     if document.get("magic") != MAGIC.decode():
-        raise DecodeError("the JSON object is not a Replicate message: it has neither the magic 'atMSG' nor data and headers", 0)
+        raise DecodeError("the JSON object is not a Replicate message: it must have the magic 'atMSG', or data and headers", 0)
     kind, message, headers = document.get("type"), document.get("message"), document.get("headers")
     if kind not in ("MD", "DT"):
         raise DecodeError(f"the envelope has the unknown type {str(kind)[:40]!r}", 0)

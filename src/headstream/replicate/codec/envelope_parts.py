@@ -21,7 +21,7 @@ class Envelopes:
 
     Args:
         forms: One byte per message: METADATA or DATA (Avro envelope), JSON, REGISTRY framing, BROKEN, UNKNOWN type, or NEITHER.
-        parts: Starts and ends of id, schema, payload and headers: int64, one array after the other.
+        parts: Starts and ends of id, schema, payload and headers: int64, one array after another.
         faults: The errors of messages that are NEITHER, BROKEN or UNKNOWN; positions count from the start of the message.
     """
 

@@ -168,7 +168,7 @@ def _collapse_keyless(changes: pa.Table, names: list[str], columns: tuple[str, .
     """Return the new rows of a table without a key; updates and deletes are rejected."""
     operations = changes["_hs_operation"]
     new = pc.is_in(operations, pa.array([_INSERT, _REFRESH], pa.int8()))
-    reason = "the table has no key, so the row that is changed is not known; name its key columns in `keys`"
+    reason = "the table has no key, so the changed row is unknown; set the table's key columns in `keys`"
     rejected = _coordinates(changes.filter(pc.invert(new)), reason)
     rows = changes.filter(new)
     rows = rows.append_column(CHANGE_KEY, change_keys(rows))

@@ -131,7 +131,7 @@ def array_from_json(values: list[Any], target: pa.DataType) -> tuple[pa.Array, d
             texts.append(str(value))
         else:
             texts.append(None)
-            bad[row] = f"a JSON {type(value).__name__} where a scalar belongs"
+            bad[row] = f"a JSON {type(value).__name__} instead of a scalar"
     if pa.types.is_binary(target):
         blobs: list[bytes | None] = []
         for row, text in enumerate(texts):
@@ -214,7 +214,7 @@ def _conversion(source: pa.DataType, target: pa.DataType) -> Callable[[pa.Array]
 
 def _integers_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pc.any(pc.match_substring(array, "x", ignore_case=True)).as_py():
-        raise pa.ArrowInvalid("hexadecimal digits where a number belongs")
+        raise pa.ArrowInvalid("hexadecimal digits instead of a number")
     return array.cast(target)
 
 

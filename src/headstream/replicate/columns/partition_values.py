@@ -44,9 +44,9 @@ def find_unusable(name: str, values: pa.StringArray) -> dict[int, str]:
 
 def _problem(name: str, text: str) -> str | None:
     if not text:
-        return "the empty text cannot be a partition's value, since Delta stores it as null"
+        return "an empty string cannot be a partition value, because Delta stores it as null"
     if text == _HIVE_NULL or "~" in text or "\0" in text:
-        return f"{text!r} cannot be a partition's value in every engine"
+        return f"{text!r} is not a valid partition value in every engine"
     if len(f"{quote(name, safe='')}={quote(text, safe='')}") > MAX_NAME_BYTES:
-        return f"{text[:20]!r}... is too long for a partition's value: a directory's name has at most {MAX_NAME_BYTES} bytes"
+        return f"{text[:20]!r}... is too long for a partition value: a directory name must have at most {MAX_NAME_BYTES} bytes"
     return None

@@ -96,7 +96,7 @@ def leave_out(rows: pa.Table, columns: Sequence[str], coordinates: pa.Table) -> 
 
 
 def join_coordinates(parts: Iterable[pa.Table | None]) -> pa.Table | None:
-    """Return the coordinates of all parts without repetition; None if there are none."""
+    """Return the distinct coordinates of all parts; None if there are none."""
     schema = coordinates_table(()).schema  # parts can differ in whether a column is nullable
     found = [part.select(list(COORDINATE_COLUMNS)).cast(schema) for part in parts if part is not None and part.num_rows]
     if len(found) < 2:

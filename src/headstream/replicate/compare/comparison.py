@@ -160,7 +160,7 @@ def compare_table(
     keys = found.keys
     before_us, before = time.time_ns() // 1000, dict[Key, list[Row]]()
     if keys.num_rows:
-        show(f"{keys.num_rows:,} rows that differ, again")
+        show(f"{keys.num_rows:,} differing rows, second read")
         before = _source_by_key(spark, table, keys)
     skips = table.schema.settings.deletes == "skip"
     for number in range(_ROUNDS):

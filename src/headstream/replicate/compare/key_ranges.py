@@ -4,8 +4,8 @@
     digest     number of rows | xor of the rows' hashes | sum of their upper halves | sum of their lower halves
 
 The digests of both sides are computed on Spark's executors, and only digests are sent to the driver. Differing ranges with many
-rows are divided again as long as this reduces them. Spark groups the remaining rows by key. Keys that one side lacks, has with
-other values or has twice are sent to the driver.
+rows are divided again as long as this reduces them. Spark groups the remaining rows by key. Keys that are missing on one
+side, occur twice or have different values are sent to the driver.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compares the tables of a pipeline with their sources, one after the other."""
+"""Compares the tables of a pipeline with their sources, one after another."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def find_schemas(schema_store: SchemaStore, rules: TableRules, chosen: tuple[str
             found[".".join(schema.table)] = schema
     unknown = [name for name in chosen if name not in found]
     if unknown:
-        raise InvalidInputError(f"the pipeline has no table {unknown[0]!r}", advice=f"Its tables: {', '.join(found) or 'none'}")
+        raise InvalidInputError(f"the pipeline has no table {unknown[0]!r}", advice=f"Use one of {', '.join(found) or 'none'}")
     return [schema for name, schema in found.items() if not chosen or name in chosen]
 
 

@@ -168,7 +168,7 @@ def _to_columns(schema: TableSchema, raw: pa.RecordBatch, messages: list[_Messag
     for row, change in zip(rows, changes, strict=True):
         unknown = [name for part in (change.data, change.before or {}) for name in part if name not in schema.known_fields]
         if unknown:
-            faults[row] = f"the row has the column {unknown[0]!r}, which the table's schema lacks"
+            faults[row] = f"the row has the column {unknown[0]!r}, which is missing in the table's schema"
 
     def column(name: str, parts: list[Mapping[str, Any]]) -> pa.Array:
         array, bad = array_from_json([part.get(schema.fields[name]) for part in parts], schema.changes.field(name).type)

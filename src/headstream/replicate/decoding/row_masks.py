@@ -159,7 +159,7 @@ def _show(columns: pa.BinaryArray, changed: pa.BinaryArray, row: int) -> dict[st
 
 def _check(found: RowMasks, values: Claims, ordinals: frozenset[int], *, may_reverse: bool) -> None:
     for row in np.flatnonzero(wider_than(found.columns, ordinals) | wider_than(found.changed, ordinals)).tolist():
-        found.faults[row] = "a mask is wider than the table: it has a bit without a column"
+        found.faults[row] = "a mask has a bit for which the table has no column"
     wrong = contradictions(found.columns, values, ordinals)
     if not wrong.any():
         return
@@ -168,7 +168,7 @@ def _check(found: RowMasks, values: Claims, ordinals: frozenset[int], *, may_rev
         other = reverse_masks(found.columns)
         reversed_rows = wrong & ~contradictions(other, values, ordinals) & ~wider_than(other, ordinals)
     for row in np.flatnonzero(reversed_rows).tolist():
-        found.faults.setdefault(row, "the column mask fits the row in the other byte order only. Set mask_order")
+        found.faults.setdefault(row, "the column mask matches the row only in the other byte order. Set mask_order")
     unclear = int(np.count_nonzero(wrong & ~reversed_rows))
     if unclear:
-        found.findings["a column has a value, and the column mask declares it absent"] = unclear
+        found.findings["a column has a value, but the column mask marks the column as absent"] = unclear

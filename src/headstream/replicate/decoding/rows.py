@@ -271,7 +271,7 @@ def assemble_changes(
         if name in schema.limits:
             low, high = schema.limits[name]
             for row in find_outside(fitted, low, high):
-                faults.setdefault(int(source_rows[row]), f"column {name!r}: not in the range from {low} to {high}")
+                faults.setdefault(int(source_rows[row]), f"column {name!r}: a value must be {low} to {high}")
         if fitted is not array and pa.types.is_timestamp(kind) and (finer := find_finer(array)):
             _note_finer(schema, name, source_rows[finer].tolist(), faults, findings)
         if name in schema.wide_numbers:
@@ -317,11 +317,11 @@ def assemble_changes(
 def _note_finer(schema: TableSchema, name: str, rows: list[int], faults: Faults, findings: dict[str, int]) -> None:
     """Reject rows with a time finer than a microsecond in the key, and count rows with a truncated time in another column."""
     if name in schema.metadata.key_columns:
-        reason = f'key column {name!r}: a time finer than a microsecond. Keep such times as text: datetimes = "text"'
+        reason = f'key column {name!r}: a time is more precise than a microsecond. Set datetimes = "text" to store strings'
         for row in rows:
             faults.setdefault(row, reason)
     else:
-        cut = f"table {'.'.join(schema.table)}: times of column {name!r} are finer than a microsecond, and were cut"
+        cut = f"table {'.'.join(schema.table)}: times of column {name!r} are more precise than a microsecond, and were truncated"
         findings[cut] = findings.get(cut, 0) + len(rows)
 
 
@@ -367,7 +367,7 @@ def _check_rows(
         refuse(f"the change sequence has more than {MAX_SEQUENCE_CHARACTERS} characters", too_long)
     if longest:
         refuse(
-            "the change sequence has a point, a space or a hyphen, which are reserved for the order of full loads and columns",
+            "the change sequence must not contain a point, a space or a hyphen",
             pc.fill_null(pc.match_substring_regex(sequences, _MARKS), False),
         )
     if shortest == 0:

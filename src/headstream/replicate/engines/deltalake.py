@@ -207,7 +207,7 @@ class DeltaLakeEngine(LoggedTable):
             self._mapped.create(self.path, columns, partition_by)
         else:
             arrow = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns.items()])
-            with self._committing("the table cannot be made"):
+            with self._committing("the table cannot be created"):
                 DeltaTable.create(
                     str(self.path),
                     schema=arrow,
@@ -217,7 +217,7 @@ class DeltaLakeEngine(LoggedTable):
                 )
             if self._properties:  # deltalake creates no table with properties that it does not know
                 self._log.refresh()
-                with self._committing("the table cannot be made"):
+                with self._committing("the table cannot be created"):
                     self._log.table.alter.set_table_properties(dict(self._properties), raise_if_not_exists=False)
         self._log.refresh()
 

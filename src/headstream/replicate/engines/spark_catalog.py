@@ -21,7 +21,7 @@ _DETAILS: Final = "# Detailed Table Information"
 """The row of DESCRIBE TABLE EXTENDED after which rows are properties of the table, not columns."""
 _FILE: Final = re.compile(r"file:/*(?=/)")
 _STORE: Final = re.compile(r"s3[an]?://")
-_ANOTHER: Final = "Drop it there, or give this table another name by its setting `catalog`"
+_ANOTHER: Final = "Drop the other table, or set another name for this table with the setting `catalog`"
 
 
 class SparkCatalog:

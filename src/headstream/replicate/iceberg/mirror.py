@@ -191,11 +191,11 @@ class TableMirror:
         snapshot, version = table.current_snapshot(), _version_of(table)
         problem = None
         if table.properties.get(_DELTA_ID) != log.metadata["id"]:
-            problem = f"the Iceberg table is not made from the Delta table at {self._path}"
+            problem = f"the Iceberg table was not created from the Delta table at {self._path}"
         elif snapshot is not None and version is None:
             problem = f"another writer has committed snapshot {snapshot.snapshot_id}"
         elif version is not None and version > log.version:
-            problem = f"the Iceberg table has Delta version {version}, and the Delta table ends at {log.version}"
+            problem = f"the Iceberg table has Delta version {version}, but the newest version of the Delta table is {log.version}"
         if problem is not None:
             raise ReplicateError(problem, where=self._shown, advice=_ADVICE)
 

@@ -41,11 +41,11 @@ _LOST: Final = (
 )  # fmt: skip
 _ACCEPT_RECREATED: Final = (
     "Run once with --accept-recreated and the same checkpoint: the new topics are read from their beginning, and all schemas, "
-    "waiting messages and deletions stay. Unread messages of the old topics are lost: reload the tables concerned"
+    "waiting messages and deletions are kept. Unread messages of the old topics are lost: reload the affected tables"
 )
 _ACCEPT_LOSS: Final = (
     "Run once with --accept-loss and the same checkpoint: the run continues with the remaining messages, and all schemas, "
-    "waiting messages and deletions stay. Reload the tables concerned, because the deleted changes are missing in them"
+    "waiting messages and deletions are kept. Reload the affected tables, which lack the deleted changes"
 )
 
 

@@ -54,7 +54,7 @@ class DeadLetterTable:
             for messages in self._log.read(DEAD_LETTER_TOPIC, first, end):
                 self._append(messages)
         except (DeltaError, OSError) as error:
-            what = "the table of the dead letter cannot be written"
+            what = "the dead-letter table cannot be written"
             raise failure(self._path, what, str(error)) from shown_cause(self._path, error)
         self._until = end
         return end - first

@@ -70,7 +70,7 @@ class FailingTables:
     def waited_for(self) -> dict[Table, str]:
         """Return the tables with waiting changes, with reasons."""
         reasons = {table: found.reason for table, found in self._failing.items()}
-        return {table: reasons.get(table, "earlier changes of it wait") for table in self._ledger.waiting_tables()}
+        return {table: reasons.get(table, "earlier changes of the table wait") for table in self._ledger.waiting_tables()}
 
     def note_failure(self, table: Table, reason: str, now_us: int, *, stopped: bool = False) -> None:
         """Record that a merge into a table failed, or that the table is stopped."""

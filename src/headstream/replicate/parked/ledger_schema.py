@@ -103,7 +103,7 @@ def _version(connection: sqlite3.Connection, where: str) -> int:
         raise LogVersionError(
             f"the pipeline's ledger has version {version}, but this version of Headstream reads {_VERSION}",
             where=where,
-            advice="Use the Headstream version that wrote it, or a newer version",
+            advice="Use the Headstream version that wrote the ledger, or a newer version",
         )
     return version or _unnumbered(connection, where)
 

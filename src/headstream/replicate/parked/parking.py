@@ -227,7 +227,7 @@ class ParkingLot:
     def delay(self, parked_batches: Iterable[ParkedBatch]) -> None:
         """Move parked messages to the delayed topic."""
         for parked_batch in parked_batches:
-            reason = f"its schema has not come in time: schema id {parked_batch.schema_id}"
+            reason = f"the schema did not arrive in time: schema id {parked_batch.schema_id}"
             messages = self._read_whole(parked_batch)
             if not messages.num_rows:  # erased
                 self._ledger.add((), done=[parked_batch.id])

@@ -22,7 +22,7 @@ _COUNTERS: Final = (
     ("rows_in_driver", "rows_in_driver", "Changes whose decoded rows were sent to the driver; executors process all others."),
     ("merges", "merges", "Merges into tables."),
     ("batches", "batches", "Micro-batches."),
-    ("released", "released", "Messages that were applied after they had waited."),
+    ("released", "released", "Messages that were applied after waiting."),
     ("incomplete_transactions", "incomplete_transactions", "Transactions applied without all of their events."),
     ("tombstones", "tombstones", "Messages skipped because they have a null payload."),
     (_UNPLACED, _UNPLACED, "Changes without a position in their transaction, applied immediately (with atomic)."),
@@ -30,7 +30,7 @@ _COUNTERS: Final = (
     ("processing_seconds", "seconds", "Time spent in micro-batches."),
 )
 _VECTORS: Final = (
-    ("deletion_vector_files", "files", "Files of a table with deletion vectors."),
+    ("deletion_vector_files", "files", "Files of a table that have deletion vectors."),
     ("deleted_rows", "deleted", "Rows of a table that are deleted by deletion vectors."),
     ("key_index_size", "index_bytes", "Size of the key indexes of a table, bytes."),
 )

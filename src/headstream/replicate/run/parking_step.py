@@ -115,6 +115,6 @@ def _check_found(wanted: int, found: list[pa.Table]) -> None:
     if missing > 0:
         raise StorageError(
             f"{missing:,} messages that were not applied are no longer in the source, so they cannot be kept",
-            advice="Run again with the same checkpoint: the micro-batch is read from the source again. Set the "
-            "retention of the source longer than a table can be failing",
+            advice="Run again with the same checkpoint: the micro-batch is read from the source again. Increase "
+            "the retention of the source, which must exceed the longest failure of a table",
         )

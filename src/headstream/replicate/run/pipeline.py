@@ -346,7 +346,7 @@ class ReplicatePipeline:
         if is_too_big(error) or (is_lost and self._is_collecting):
             what = "Spark's driver has too little memory for a micro-batch"
             if is_lost:
-                what = "Spark's Java process ended while it collected a micro-batch, most likely for lack of memory"
+                what = "Spark's Java process ended while it collected a micro-batch, probably because memory was exhausted"
             return ReplicateError(
                 what,
                 where=self._config.source,
@@ -376,7 +376,7 @@ class ReplicatePipeline:
             InvalidInputError: the pipeline was already started; it can run only once.
         """
         if self._background is not None:
-            raise InvalidInputError("this pipeline was already started", advice="Create a new pipeline with the same checkpoint")
+            raise InvalidInputError("this pipeline was already started", advice="Create another pipeline with its checkpoint")
         self._background = result = futures.Future[Summary]()
 
         def work() -> None:

@@ -1,4 +1,4 @@
-"""Stops tables of which too many messages can never be applied; all messages of a stopped table wait.
+"""Stops tables with too many messages that can never be applied; all messages of a stopped table wait.
 
 dead messages with a table (by schema id) -> rate of the table; above max_dead_rate the table is stopped: its dead messages
                                              and its changes wait, and it is retried as a failing table
@@ -27,8 +27,8 @@ from headstream.replicate.run.unit import PipelineContext, Unit
 _Dead: TypeAlias = dict[Owner, pa.Table]
 """Dead messages (RAW_SCHEMA) by owner."""
 _WAY_ON: Final = (
-    "all of its messages wait. Correct its settings, exclude the table (they are dropped then), or raise max_dead_rate (those "
-    "that cannot be applied go to the dead letter then), and run again"
+    "all messages of the table wait. Correct the table's settings, exclude the table (its messages are then dropped), or raise "
+    "max_dead_rate (messages that cannot be applied then become dead letters), and run again"
 )
 
 
@@ -56,7 +56,7 @@ class StoppedTables:
         return _take_out(unit, dead, self._health.stopped)
 
     def take_out_rejected(self, rejected: pa.Table) -> tuple[list[Held], list[pa.RecordBatch]]:
-        """Stop the tables of which a merge has rejected too many changes (RAW_SCHEMA); take_out() has counted the changes.
+        """Stop the tables with too many changes that a merge has rejected (RAW_SCHEMA); take_out() has counted the changes.
 
         Returns the messages of stopped tables, and all other messages.
         """
@@ -98,7 +98,7 @@ class StoppedTables:
             self._stop(owner, text)
 
     def _stop(self, table: Table, text: str) -> None:
-        self._health.note_failure(table, f"stopped, since {text}; {_WAY_ON}", self._now_us(), stopped=True)
+        self._health.note_failure(table, f"stopped: {text}; {_WAY_ON}", self._now_us(), stopped=True)
 
     def _divide(self, batches: Sequence[pa.RecordBatch]) -> _Dead:
         dead = pa.Table.from_batches(batches, RAW_SCHEMA)

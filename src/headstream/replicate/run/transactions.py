@@ -71,8 +71,8 @@ class OpenTransaction:
         """Return a description of the missing events."""
         gap = first_gap(self.events)
         if self.last_event is None and gap > self.events[-1][1]:
-            return f"the last event of {self.key} has not come, {self.events[-1][1]} before it have"
-        return f"event {gap} of {self.key} has not come, event {self.events[-1][1]} has"
+            return f"the last event of {self.key} has not arrived, after {self.events[-1][1]} events"
+        return f"event {gap} of {self.key} has not arrived, but event {self.events[-1][1]} has"
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class AvroPayloads:
             explained["form"] = "single object" if payload.startswith(_SINGLE_OBJECT) else "registry"
             explained["schema"] = name
             if schema is None:
-                note = f"the schema {name} is not known here"
+                note = f"the schema {name} is unknown"
             else:
                 avro_type = parse_schema(schema)
                 explained["type"] = avro_type.name or avro_type.kind

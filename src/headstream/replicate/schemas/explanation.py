@@ -52,7 +52,7 @@ class Explainer:
         self,
         find_metadata: Callable[[str], TableMetadata | None],
         mask_order: Literal["little", "big"] = "little",
-        advice: str = "pass its metadata message before it, or --zone",
+        advice: str = "pass the metadata message before the data message, or set --zone",
     ) -> None:
         self._find = find_metadata
         self._mask_order = mask_order
@@ -126,7 +126,7 @@ class Explainer:
         explained["data"] = _format_row(change.data, is_json)
         explained["before"] = None if change.before is None else _format_row(change.before, is_json)
         if metadata is None and (change.change_mask or change.column_mask):
-            return "without its metadata the masks' columns are taken in the order of the message's columns"
+            return "the table's metadata is missing, so the mask bits are interpreted in the order of the message's columns"
         return None
 
 

@@ -113,7 +113,7 @@ class ReplicateConfig:
         max_messages_per_batch: Maximum number of messages per micro-batch; for a log, 5 % more if the micro-batch then reads all
             remaining messages.
         max_bytes_per_batch: Maximum stored size of a micro-batch, bytes, accurate to one send; None: an eighth of the heap of
-            Spark's driver. For logs only: Spark's Kafka source has no such limit.
+            Spark's driver. For logs only: Spark's Kafka source ignores this limit.
         spark: Settings of the Spark session, such as `spark.driver.memory`, used if the command starts the session.
         change_tables: Directory or URI of change tables, with all changes of a table, at `<schema>/<table>`; None: no such
             tables.
@@ -250,20 +250,20 @@ _POLICIES: Final = {
     "on_incomplete_transaction": get_args(OnIncompleteTransaction),
 }
 _AT_LEAST: Final = {
-    "schema_wait_us": (0, "a wait cannot be negative"),
-    "transaction_wait_us": (0, "a wait cannot be negative"),
-    "max_parked_count": (1, "at least one message must be able to wait"),
-    "max_parked_bytes": (1, "at least one message must be able to wait"),
-    "max_parked_age_us": (0, "a wait cannot be negative"),
-    "dead_rate_messages": (1, "a share is computed from at least one message"),
-    "trigger_every_us": (0, "a time cannot be negative"),
-    "max_messages_per_batch": (1, "a micro-batch has at least one message"),
-    "max_bytes_per_batch": (1, "a micro-batch has at least one byte"),
-    "tombstones_kept_us": (0, "a time cannot be negative"),
-    "compact_every_us": (0, "a time cannot be negative"),
-    "vacuum_every_us": (0, "a time cannot be negative"),
-    "vacuum_kept_us": (0, "a time cannot be negative"),
-    "load_gap_us": (0, "a time cannot be negative"),
+    "schema_wait_us": (0, "the time must not be negative"),
+    "transaction_wait_us": (0, "the time must not be negative"),
+    "max_parked_count": (1, "the value must be at least 1"),
+    "max_parked_bytes": (1, "the value must be at least 1"),
+    "max_parked_age_us": (0, "the time must not be negative"),
+    "dead_rate_messages": (1, "the value must be at least 1"),
+    "trigger_every_us": (0, "the time must not be negative"),
+    "max_messages_per_batch": (1, "the value must be at least 1"),
+    "max_bytes_per_batch": (1, "the value must be at least 1"),
+    "tombstones_kept_us": (0, "the time must not be negative"),
+    "compact_every_us": (0, "the time must not be negative"),
+    "vacuum_every_us": (0, "the time must not be negative"),
+    "vacuum_kept_us": (0, "the time must not be negative"),
+    "load_gap_us": (0, "the time must not be negative"),
 }
 
 
@@ -271,7 +271,7 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
     """Return all problems of a pipeline's settings; missing settings have default values."""
     problems = []
     if not settings.get("topics"):
-        problems.append(Problem("topics", "no topic to read", "Set at least one, as in --topics cdc/data"))
+        problems.append(Problem("topics", "the list of topics is empty", "Set at least one topic, for example --topics cdc/data"))
     plain = is_kafka(settings.get("source")) or settings.get("source") is None
     for setting in ("topics", "metadata"):
         for name in settings.get(setting, ()):
@@ -281,20 +281,20 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
     problems += _dead_letter_problems(settings)
     for setting, policies in _POLICIES.items():
         if settings.get(setting, policies[0]) not in policies:
-            problems.append(Problem(setting, f"{settings[setting]!r} is not a policy", f"Use one of {', '.join(policies)}"))
+            problems.append(Problem(setting, f"{settings[setting]!r} is not a valid policy", f"Use one of {', '.join(policies)}"))
     for setting, (least, what) in _AT_LEAST.items():
         value = settings.get(setting, least)
         if value is not None and value < least:
             problems.append(Problem(setting, what))
     if not 0 <= settings.get("max_dead_rate", 0) <= 1:
-        problems.append(Problem("max_dead_rate", "a share is between 0 and 1", "Write 0.1 for one message in ten"))
+        problems.append(Problem("max_dead_rate", "the share must be 0 to 1", "Write 0.1 for one message in ten"))
     if settings.get("kafka") and not is_kafka(settings.get("source")):
-        problems.append(Problem("kafka", "settings of Kafka's clients, and the source is not Kafka"))
+        problems.append(Problem("kafka", "settings of Kafka clients require a Kafka source"))
     if settings.get("max_bytes_per_batch") is not None and is_kafka(settings.get("source")):
-        problems.append(Problem("max_bytes_per_batch", "Spark's Kafka source has no such limit", "Use max_messages_per_batch"))
+        problems.append(Problem("max_bytes_per_batch", "Spark's Kafka source ignores this limit", "Use max_messages_per_batch"))
     for name in settings.get("spark", ()):
         if not name.startswith("spark."):
-            problems.append(Problem("spark", f"{name!r} is not a Spark setting", "Their names begin with spark."))
+            problems.append(Problem("spark", f"{name!r} is not a Spark setting", "The name must begin with spark."))
     return problems + _path_problems(settings) + _place_problems(settings)
 
 
@@ -304,7 +304,7 @@ def _dead_letter_problems(settings: Mapping[str, Any]) -> list[Problem]:
     if dead_letter is None:
         return problems
     if dead_letter == delayed:
-        problems.append(Problem("dead_letter", "delayed and dead_letter are one topic", "Give two"))
+        problems.append(Problem("dead_letter", "delayed and dead_letter must be different topics", "Set another topic"))
     return problems + _kafka_topic_problem("dead_letter", dead_letter)
 
 
@@ -333,7 +333,7 @@ def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
             if found is not None:
                 problems.append(Problem(name, *found))
     if settings.get("checkpoint_from") is not None and not isinstance(settings.get("checkpoint"), StorePlace):
-        problems.append(Problem("checkpoint_from", "the checkpoint is a directory itself", "Name that directory as checkpoint"))
+        problems.append(Problem("checkpoint_from", "checkpoint must be in an object store", "Set checkpoint to it"))
     return problems
 
 
@@ -344,17 +344,17 @@ def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
     problems = []
     for index, (name, place) in enumerate(places):
         if isinstance(place, StorePlace) and place.scheme == "hdfs" and not re.fullmatch("[!-~]*", place.key):
-            problems.append(Problem(name, f"Delta tables cannot be in {str(place)!r}", "Take a path of ASCII, without spaces"))
-        if _UNUSABLE_PLACE.search(place.key if isinstance(place, StorePlace) else str(place)):
             problems.append(
-                Problem(name, f"Delta tables cannot be in {str(place)!r}", "Take a path without %XX, [ ] ^ | or \\ in it")
+                Problem(name, f"Delta tables cannot be in {str(place)!r}", "Use a path of ASCII characters without spaces")
             )
+        if _UNUSABLE_PLACE.search(place.key if isinstance(place, StorePlace) else str(place)):
+            problems.append(Problem(name, f"Delta tables cannot be in {str(place)!r}", "Use a path without %XX, [ ] ^ | and \\"))
         for other, before in places[:index]:
             if place == before:
-                problems.append(Problem(name, f"{other} and {name} are one place, {place}", "Give two"))
+                problems.append(Problem(name, f"{other} and {name} are the same location, {place}", "Set another"))
     stores = [settings.get(name) for name in STORE_PLACES]
     schemes = {store.scheme for store in stores if isinstance(store, StorePlace)} - {"hdfs"}
     if len(schemes) > 1 and "storage" in settings and settings["storage"].endpoint is not None:
         found = " and ".join(f"{scheme}://" for scheme in sorted(schemes))
-        problems.append(Problem("storage", f"one endpoint, and places at {found}", "Set the endpoint in the environment"))
+        problems.append(Problem("storage", f"one endpoint cannot serve {found}", "Set the endpoint in the environment"))
     return problems

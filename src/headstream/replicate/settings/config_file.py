@@ -183,7 +183,7 @@ def _merge_readers(base: Path) -> dict[str, _Reader]:
 
 
 def _catalog(value: Any) -> str | dict[str, str]:
-    return _text(value) if isinstance(value, str) else _dotted_settings(value, '[iceberg.catalog], as in type = "rest"')
+    return _text(value) if isinstance(value, str) else _dotted_settings(value, '[iceberg.catalog], for example type = "rest"')
 
 
 _ICEBERG_READERS: Final[dict[str, _Reader]] = {
@@ -330,7 +330,7 @@ class _SettingsLoader:
         rules = []
         tables = document.get("table", {})
         if not isinstance(tables, dict):
-            self._note(("table",), 'it needs one section per pattern, [table."shop.*"]')
+            self._note(("table",), 'the setting must have one section per pattern, such as [table."shop.*"]')
             tables = {}
         for pattern, section in tables.items():
             found = self._section({pattern: section}, pattern, readers, ("table",)) or {}
@@ -349,7 +349,7 @@ class _SettingsLoader:
             return None
         section = document[name]
         if not isinstance(section, dict):
-            self._note((*place, name), f"it is a section, [{'.'.join((*place, name))}]")
+            self._note((*place, name), f"the setting must be a section, [{'.'.join((*place, name))}]")
             return None
         self._refuse_unknown(section, tuple(readers), (*place, name))
         values: dict[str, Any] = {}
@@ -380,7 +380,7 @@ class _SettingsLoader:
     def _check_name(self, name: str, known: tuple[str, ...], place: tuple[str, ...]) -> None:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
-            self._note(place, f"there is no such setting{f'; did you mean {close[0]}?' if close else ''}")
+            self._note(place, f"the setting does not exist{f'; did you mean {close[0]}?' if close else ''}")
 
     def _note(self, place: tuple[str, ...], what: str) -> None:
         line = next((self._lines[place[:size]] for size in range(len(place), 0, -1) if place[:size] in self._lines), 0)

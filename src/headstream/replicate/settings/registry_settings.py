@@ -39,7 +39,7 @@ class RegistrySettings:
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.directory is None):
-            raise InvalidOptionError("a schema registry needs either url or directory", where="registry")
+            raise InvalidOptionError("a schema registry requires url or directory", where="registry")
         if self.url is not None:
             parts = urllib.parse.urlsplit(self.url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -55,6 +55,6 @@ class RegistrySettings:
             if problem is not None:
                 raise InvalidOptionError(problem[0], where="registry", advice=problem[1])
         if self.user is not None and self.token is not None:
-            raise InvalidOptionError("user and token exclude each other", where="registry", advice="Set one of them")
+            raise InvalidOptionError("user and token exclude each other", where="registry", advice="Set only one of them")
         if self.timeout_ms < 1 or self.retries < 0:
             raise InvalidOptionError("timeout_ms must be at least 1 and retries at least 0", where="registry")

@@ -148,9 +148,7 @@ def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         problems.append(("cluster_by", f"the files are already partitioned by {both[0]!r}"))
     own = [name for name in settings.get("partition_by", ()) if name.lower().startswith("_hs_") or not name]
     if own:
-        problems.append(
-            ("partition_by", f"{own[0]!r} is not a column of the source; a table that exists stays as it is without it")
-        )
+        problems.append(("partition_by", f"{own[0]!r} is not a column of the source"))
     if any("~" in name for name in settings.get("partition_by", ())):
         problems.append(
             ("partition_by", "deltalake cannot compact the files of a column with ~ in its name: rename it (rename_columns)")
@@ -165,7 +163,7 @@ def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     if unknown:
         problems.append(("target", f"{{{unknown[0]}}} is not one of {{{'}, {'.join(_TARGET_FIELDS)}}}"))
     if not target or target.endswith(".") or target.startswith("."):
-        problems.append(("target", f"{target!r} names no table"))
+        problems.append(("target", f"{target!r} must contain the table name"))
     problem = find_catalog_name_problem(settings.get("catalog", ""))
     if problem is not None:
         problems.append(("catalog", problem))
@@ -175,11 +173,11 @@ def find_table_problems(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         problems.append(("rename_columns", f"two columns become {twice[0]!r}"))
     reserved = [name for name in renamed if name.lower().startswith("_hs_") or not name]
     if reserved:
-        problems.append(("rename_columns", f"{reserved[0]!r} cannot be a column's name: it is empty, or begins with _hs_"))
+        problems.append(("rename_columns", f"{reserved[0]!r} must not be empty or begin with _hs_"))
     for setting in ("keys", "partition_by", "cluster_by"):
         values = settings.get(setting, ())
         if len(set(values)) < len(values):
-            problems.append((setting, "it contains a column twice"))
+            problems.append((setting, "the list contains a column twice"))
     return problems
 
 

@@ -55,7 +55,7 @@ class AzureAccess(StoreAccess):
     file_system: ClassVar[str] = "org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem"
     condition: ClassVar[str] = "If-None-Match"
     advice: ClassVar[str] = (
-        "Check that the container exists and that these credentials may list, read, write and delete there. Set account_key, "
+        "Check that the container exists and that these credentials can list, read, write and delete objects. Set account_key, "
         "sas_token or client_secret (with tenant_id and client_id) in [storage] of the configuration file, or "
         "AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET"
     )

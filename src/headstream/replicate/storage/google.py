@@ -45,7 +45,7 @@ class GoogleAccess(StoreAccess):
     file_system: ClassVar[str] = "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"
     condition: ClassVar[str] = "x-goog-if-generation-match"
     advice: ClassVar[str] = (
-        "Check that the bucket exists and that these credentials may list, read, write and delete there. Set service_account in "
+        "Check that the bucket exists and that these credentials can list, read, write and delete objects. Set service_account in"
         "[storage] of the configuration file, or GOOGLE_APPLICATION_CREDENTIALS, to the path of a service account's key"
     )
 

@@ -29,8 +29,8 @@ class HdfsAccess(StoreAccess):
     file_system: ClassVar[str] = "org.apache.hadoop.hdfs.DistributedFileSystem"
     condition: ClassVar[str] = "rename without overwriting"
     advice: ClassVar[str] = (
-        "Check host and port of the NameNode (dfs.namenode.rpc-address), and that this user may write there: HADOOP_USER_NAME, "
-        "and HADOOP_CONF_DIR for a cluster with several NameNodes"
+        "Check host and port of the NameNode (dfs.namenode.rpc-address), and that this user can write to the directory. Set "
+        "HADOOP_USER_NAME, and HADOOP_CONF_DIR for a cluster with several NameNodes"
     )
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:

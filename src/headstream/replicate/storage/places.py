@@ -104,7 +104,7 @@ def parse_place(text: str, *, is_table: bool = True) -> Place:
     """Return the location of a path or URI.
 
     Args:
-        is_table: Whether it is for Delta tables, where users may have set a catalog's table name.
+        is_table: Whether the location is for Delta tables; then a catalog's table name is rejected too.
 
     Raises:
         InvalidOptionError: the scheme is not supported, the URI is invalid, or the string is a table name of a catalog.
@@ -119,11 +119,11 @@ def parse_place(text: str, *, is_table: bool = True) -> Place:
     is_valid = _BUCKETS[scheme].fullmatch(bucket) is not None
     if scheme != "abfss" and not is_valid and ("@" in bucket or ":" in bucket):  # not repeated: it can be a password
         raise InvalidOptionError(
-            f"the {scheme}:// URI has more than a {form.split('/')[2]} before its path",
-            advice=f"Write {form}; credentials and the endpoint are in [storage] or in the environment",
+            f"the {scheme}:// URI must have only a {form.split('/')[2]} before its path",
+            advice=f"Write {form}; set credentials and the endpoint in [storage] or in the environment",
         )
     if parts.query or parts.fragment or not is_valid:
-        raise InvalidOptionError(f"the {scheme}:// URI is not {form}", advice=f"Write it as in {form}")
+        raise InvalidOptionError(f"the {scheme}:// URI is invalid", advice=f"Write {form}")
     key = parts.path.strip("/")
     if any(part in ("", ".", "..") for part in key.split("/")) and key:
         raise InvalidOptionError(f"{text!r} must not have an empty part, . or .. in the path", advice="Specify the full key")
@@ -135,16 +135,16 @@ def find_place_problem(place: object, *, served: bool, is_table: bool) -> tuple[
 
     Args:
         served: Whether the setting's location can be in an object store.
-        is_table: Whether it is for Delta tables, where users may have set a catalog's table name.
+        is_table: Whether the location is for Delta tables; then a catalog's table name is rejected too.
     """
     if not isinstance(place, StorePlace):
         schemes = [f"{scheme}:" for scheme in (*_KINDS, *_ALIASES)]
         if served and isinstance(place, Path) and place.parts and place.parts[0] in schemes:  # one slash: pathlib has merged two
-            return f"{str(place)!r} is a URI as a path", "Give parse_place() of headstream.replicate.storage.places its text"
+            return (f"{str(place)!r} is a URI in a Path object", "Pass a string, or the result of parse_place()")
         return find_path_problem(str(place), is_table=is_table)
     if served:
         return None
-    return f"{str(place)!r}: this setting is a path of this machine", "Name a directory"
+    return f"{str(place)!r}: this setting must be a local path", "Set a local directory"
 
 
 def resolve_place(place: Place) -> Place:

@@ -43,7 +43,7 @@ class S3Access(StoreAccess):
     file_system: ClassVar[str] = "org.apache.hadoop.fs.s3a.S3AFileSystem"
     condition: ClassVar[str] = "If-None-Match"
     advice: ClassVar[str] = (
-        "Check that the bucket exists and that these credentials may list, read, write and delete there. Set endpoint, region "
+        "Check that the bucket exists and that these credentials can list, read, write and delete objects. Set endpoint, region "
         "and keys in [storage] of the configuration file, or AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and "
         "AWS_SECRET_ACCESS_KEY"
     )

@@ -16,7 +16,7 @@ from headstream.replicate.engines.engine import TableEngine
 from headstream.replicate.engines.plan import DELETED
 from headstream.replicate.settings.table_settings import TableSettings
 
-_RECREATE: Final = "Load the table again into an empty directory, or set its scd_type back"
+_RECREATE: Final = "Load the table again into an empty directory, or restore the previous scd_type"
 
 
 def open_rows(
@@ -44,17 +44,17 @@ def open_rows(
         soft = was_soft if was_soft is not None else not has_history and DELETED in engine.columns
     if not has_history and (engine.columns or settings.scd_type == 1):
         if settings.scd_type == 2:
-            what = "the table has current rows (SCD type 1), and type 2 is configured"
+            what = "the table has current rows (SCD type 1), but type 2 is configured"
             raise stop_table(name, what, _RECREATE, stops=False)
         return Scd1Table(
             engine, keys, tombstones, soft=soft, partition_by=settings.partition_by, mapped=settings.column_names == "mapped"
         )
     if settings.scd_type == 1 and settings != TableSettings():
-        what = "the table has all versions of its rows (SCD type 2), and type 1 is configured"
+        what = "the table has all versions of its rows (SCD type 2), but type 1 is configured"
         raise stop_table(name, what, _RECREATE, stops=False)
     if keys == [CHANGE_KEY]:
         what = "the table has no key, so its rows have no history"
-        raise stop_table(name, what, "Specify its key columns in `keys`", stops=False)
+        raise stop_table(name, what, "Set the table's key columns in `keys`", stops=False)
     return Scd2Table(
         engine, keys, settings.partition_by, soft=soft, mapped=settings.column_names == "mapped", memory=tombstones.path
     )
@@ -66,15 +66,15 @@ def check_schema(name: tuple[str, str], last: SeenSchema | None, seen: SeenSchem
         return
     if last.keys != seen.keys:
         was, now = (", ".join(keys) for keys in (last.keys, seen.keys))
-        advice = "Name `keys` that stay the same, or reload the table into an empty directory"
+        advice = "Set `keys` to columns that do not change, or reload the table into an empty directory"
         raise stop_table(name, f"the primary key was {was} and is now {now}", advice, stops=settings.on_key_changed == "fail")
     if seen.version < last.version:
         return
     for difference in compare_schemas(last, seen):
         policy = getattr(settings, difference.kind)
         if policy != "evolve":
-            advice = f"Set {difference.kind} to evolve for this table if the target may change too"
-            raise stop_table(name, f"{difference.what}, and {difference.kind} is {policy}", advice, stops=policy == "fail")
+            advice = f"Set {difference.kind} to evolve for this table to change the target too"
+            raise stop_table(name, f"{difference.what}, but {difference.kind} is {policy}", advice, stops=policy == "fail")
 
 
 def check_partitions(name: tuple[str, str], types: Mapping[str, str], settings: TableSettings, *, is_new: bool) -> None:
@@ -86,12 +86,12 @@ def check_partitions(name: tuple[str, str], types: Mapping[str, str], settings: 
     for column in settings.partition_by:
         if column not in types:
             if is_new:
-                what = f"partition_by names {column!r}, and the table has no such column: it has {', '.join(types)}"
-                raise stop_table(name, what, "Name columns of the target in `partition_by`", stops=False)
+                what = f"partition_by names {column!r}, but the table has only the columns {', '.join(types)}"
+                raise stop_table(name, what, "Set `partition_by` to columns of the target", stops=False)
         elif not can_partition_by(types[column]):
-            what = f"partition_by names {column!r}, which is {types[column]}: engines do not write its values alike"
+            what = f"partition_by names {column!r}, which is {types[column]}: engines write values of this type differently"
             advice = (
-                "Partition by text, whole numbers, dates, times or booleans; an existing table is loaded into an empty directory"
+                "Partition by strings, whole numbers, dates, times or booleans; reload an existing table into an empty directory"
             )
             raise stop_table(name, what, advice, stops=False)
 

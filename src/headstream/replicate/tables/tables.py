@@ -224,7 +224,7 @@ class TargetTables:
         is_observed: bool,
         repeated: bool,
     ) -> Applied:
-        """Merge the changes of one table, one structure after the other."""
+        """Merge the changes of one table, one structure after another."""
         # Older versions first, so that a column dropped and a column added end as the newest schema has them.
         ordered = sorted(structures.items(), key=lambda item: (schemas[item[1][0]].metadata.lineage.table_version, item[0]))
         groups = [_group(ids, changes, stored) for _, ids in ordered]

@@ -41,8 +41,8 @@ __all__ = ["Merged", "OpenEngine", "TargetTable", "without_forgotten"]
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _FURTHER_SNAPSHOT: Final = (
-    "%s has no key, and a further snapshot of it has begun. From PostgreSQL, rows that were committed when it began are there "
-    "twice, unless the connector's replication slot was dropped before: drop slot and offsets, and let it take another snapshot"
+    "%s has no key, and another snapshot of the table has begun. With PostgreSQL, rows committed before the snapshot are "
+    "duplicated unless the replication slot was dropped first: drop slot and offsets, and let the connector take a snapshot"
 )
 
 # Changes that can belong to deleted rows whose deletions are forgotten.
@@ -67,7 +67,7 @@ def without_forgotten(changes: pa.Table, table: Scd1Table, forgotten: str) -> tu
     own = in_table_types(rows.select([key for key in table.keys if key in rows.schema.names]), table.columns)
     keys = list(zip(*(column.to_pylist() for column in own.columns), strict=True)) if own.num_columns == len(table.keys) else []
     lost = {place for place, key in zip(places, keys, strict=False) if key not in known}
-    reason = f"older than the remembered deletions (from {forgotten}), and its row is missing"
+    reason = f"the change is older than the stored deletions (from {forgotten}), and the table does not contain the row"
     numbers = pa.array(sorted(lost), pa.int64())
     chosen = changes.select(["_hs_topic", "_hs_partition", "_hs_offset"]).take(numbers).to_pylist()
     rejected = {(row["_hs_topic"], row["_hs_partition"], row["_hs_offset"]): reason for row in chosen}

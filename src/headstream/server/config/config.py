@@ -58,9 +58,9 @@ def read_env_file(path: Path, environ: Mapping[str, str]) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidOptionError("the file of variables must be UTF-8", where=str(path)) from None
+        raise InvalidOptionError("the .env file must be UTF-8", where=str(path)) from None
     except OSError as error:
-        raise StorageError(f"the file of variables cannot be read: {error.strerror}", where=str(path)) from error
+        raise StorageError(f"the .env file cannot be read: {error.strerror}", where=str(path)) from error
     found: dict[str, str] = {}
     at = 0
     while at < len(text):

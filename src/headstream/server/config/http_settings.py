@@ -86,7 +86,7 @@ class CorsSettings:
         for origin in self.allowed_origins:
             if origin not in ("", "*") and not _ORIGIN.fullmatch(origin):
                 raise InvalidInputError(
-                    f"{origin!r} is not an origin as browsers send it",
+                    f"{origin!r} is not a valid origin",
                     where="http.cors.allowed_origins",
                     advice="Write scheme, host and port in lower case, for example https://page.example or http://localhost:5173",
                 )

@@ -50,7 +50,7 @@ def browse(request: ViewRequest) -> dict[str, Any]:
     wanted = query.get("contains", "")
     if where := query.get("where", ""):
         if wanted:
-            raise DecodeError("where and contains exclude each other", 0, where="query")
+            raise DecodeError("where and contains cannot be used together", 0, where="query")
         return _filter(request, where, _KINDS[kind], count, payload_bytes)
     found = _fetch(request, _KINDS[kind], _number(query, "value", 0), _SCANNED_COUNT if wanted else count)
     messages, next_offset = decode_polled(found.messages), found.next_offset

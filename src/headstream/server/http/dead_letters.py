@@ -21,14 +21,14 @@ _MOST_REDRIVEN: Final = 1000
 _MOST_PARTITION: Final = (1 << 32) - 1
 
 READING: Final[dict[str, dict[str, Any]]] = {
-    "from_offset": {"type": "integer", "minimum": 0, "default": 0, "description": "Where this part begins."},
+    "from_offset": {"type": "integer", "minimum": 0, "default": 0, "description": "First offset of this part."},
     "where": {"type": "string", "description": "Only dead letters that match this filter."},
 }
 """Parameters of a count."""
 
 _RANGE: Final[dict[str, dict[str, Any]]] = {
     **READING,
-    "until_offset": {"type": ["integer", "null"], "minimum": 0, "description": "Where the last part ends; by default the end."},
+    "until_offset": {"type": ["integer", "null"], "minimum": 0, "description": "Offset at which to end."},
     "dry_run": {"type": "boolean", "default": False, "description": "Only count the dead letters."},
 }
 DISCARDING: Final[dict[str, dict[str, Any]]] = _RANGE
@@ -46,7 +46,7 @@ REDRIVING: Final[dict[str, dict[str, Any]]] = {
     "resumes": {
         "type": "boolean",
         "default": True,
-        "description": "Whether to finish first what an interrupted redrive has begun; false after the first part.",
+        "description": "Whether to finish an interrupted redrive first; false after the first part.",
     },
 }
 """Members of the body of a redrive."""

@@ -76,18 +76,18 @@ class Hosts:
         if request.rel_url.raw_path == HEALTH_PATH:
             return None
         if len(given) > 1 or (not given and request.version >= _HTTP_1_1):
-            return text_reply(400, "one header Host is required", Status.INVALID_COMMAND)
+            return text_reply(400, "exactly one Host header is required", Status.INVALID_COMMAND)
         host = given[0] if given else ""
         if given and not self._has_name(host):
             what = (
-                f"{_shown(host)} is not a name of this server. Use the server's address, or add the name to "
+                f"{_shown(host)} is not a host name of this server. Use the server's address, or add the name to "
                 "headstream.allowed_hosts (--allowed-host)"
             )
         elif self._is_of_another_origin(host, headers.get("Origin"), headers):
             page = headers.get("Origin", "another origin")
             what = (
-                f"pages of {_shown(page)} may not send requests to this server. Add the origin to http.cors.allowed_origins. "
-                "If it is that of a proxy for this server, add its host to headstream.allowed_hosts"
+                f"pages from {_shown(page)} must not send requests to this server. Add the origin to http.cors.allowed_origins. "
+                "If the origin is a proxy of this server, add its host to headstream.allowed_hosts"
             )
         else:
             return None

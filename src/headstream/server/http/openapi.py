@@ -17,24 +17,24 @@ from headstream.server.http.views import VIEWS, View
 from headstream.version import __version__
 
 _ABOUT: Final = (
-    "Everything that Headstream's server does, over HTTP. Log in at /users/login and send the token with every request that "
-    "is not public. A number in a path is an id."
+    "The HTTP API of a Headstream server. Log in at /users/login and send the token with every request that "
+    "is not public. Numbers in a path are ids."
 )
 _REFUSALS: Final = {
-    "400": ("The request is refused, or its path, query or JSON is wrong (a plain text then).", "both"),
-    "401": ("The token is missing or invalid: without a body. A rejected login has one, like 400.", "none"),
+    "400": ("The request was refused, or its path, query or JSON is invalid (the response is then plain text).", "both"),
+    "401": ("The token is missing or invalid (empty body), or the login was rejected (body as for 400).", "none"),
     "403": ("The user lacks the permission.", "json"),
     "404": ("The name or number does not exist.", "json"),
-    "408": ("The body took too long.", "text"),
+    "408": ("The body did not arrive in time.", "text"),
     "413": ("The body is too long.", "text"),
     "415": ("The content-type of the body is not supported.", "text"),
-    "422": ("A member of the body is missing or wrong.", "text"),
+    "422": ("A member of the body is missing or invalid.", "text"),
     "500": ("Internal error: see the server's log.", "json"),
 }
 _NAMES: Final = re.compile(r"\{(\w+)\}")
 _WITH_BODY: Final = ("408", "413", "415", "422")
 _IN_BINARY: Final = {
-    BINARY: {"schema": {"type": "string", "format": "binary", "description": "The payload of a TCP frame, without its head."}}
+    BINARY: {"schema": {"type": "string", "format": "binary", "description": "The payload of a TCP frame, without its header."}}
 }
 
 
@@ -52,7 +52,7 @@ def describe(pages: Iterable[PageRoute]) -> dict[str, Any]:
     names = [status.name.lower() for status in Status if status] + ["not_found"]
     schemas.components["Error"] = {
         "type": "object",
-        "description": "Why a request is refused: a status by number and name, in words, and the field that it is about.",
+        "description": "The reason for a refusal: the number and name of the status, a description, and the invalid field.",
         "properties": {
             "id": {"type": "integer"},
             "code": {"type": "string", "examples": names},

@@ -56,7 +56,7 @@ def read_token(headers: Mapping[str, str]) -> str | None:
 
 
 def read_query(text: str) -> dict[str, str]:
-    """Return the parameters of an encoded query; DecodeError for invalid UTF-8, repeated, or more than 100 parameters."""
+    """Return the parameters of an encoded query; DecodeError for invalid UTF-8, a repeated parameter, or more than 100."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS)
     except UnicodeDecodeError:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jwt.types import Options
 
 _CHECKS: Final[Options] = {"require": ["exp", "nbf", "iat", "iss", "aud", "sub", "jti"], "verify_sub": False}
-"""Existing clients expect a number in `sub`, where the standard has a text."""
+"""Existing clients expect a number in `sub`, where the standard has a string."""
 
 _TODAY: Final = "0.11"
 
@@ -124,7 +124,7 @@ class AccessTokens:
                 leeway=settings.clock_skew_s,
             )
         except jwt.InvalidAlgorithmError:
-            raise _refused("an access token of another algorithm", Status.INVALID_JWT_ALGORITHM) from None
+            raise _refused("an access token with another algorithm", Status.INVALID_JWT_ALGORITHM) from None
         except (jwt.InvalidTokenError, ValueError, RecursionError) as error:
             raise _refused(f"an invalid access token: {error}") from None
         claims = Claims(found["sub"], found["jti"], found["iat"], found["exp"], found.get("gen", 0), found.get("form") == _TODAY)

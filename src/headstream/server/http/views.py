@@ -72,7 +72,7 @@ class FoundView(NamedTuple):
 _PARTITION: Final = "/streams/{stream_id}/topics/{topic_id}/partitions/{partition_id}"
 _BROWSING: Final[dict[str, dict[str, Any]]] = {
     "kind": {"type": "string", "enum": ["offset", "timestamp", "first", "last"], "default": "first"},
-    "value": {"type": "integer", "minimum": 0, "default": 0, "description": "The offset, or microseconds since 1970 UTC."},
+    "value": {"type": "integer", "minimum": 0, "default": 0, "description": "Offset, or microseconds since 1970 UTC."},
     "count": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
     "payload_bytes": {"type": "integer", "minimum": 0, "maximum": 65_536, "default": 1024},
     "contains": {"type": "string", "description": "Only messages with this text in payload, key or headers."},
@@ -85,7 +85,7 @@ VIEWS: Final = (
     View("/open/group-lags", "Return the groups of these topics, with their lags.", list_group_lags),
     View(
         _PARTITION + "/messages/browse",
-        "Return messages in every state, for people: payloads are cut; a search reads at most 4 MiB of messages.",
+        "Return messages in every state, with truncated payloads. A search reads at most 4 MiB of messages.",
         browse,
         _BROWSING,
     ),
@@ -97,7 +97,7 @@ VIEWS: Final = (
     ),
     View(
         _PARTITION + "/messages/{offset}/explained",
-        "Return a message decoded: of Replicate by the schemas of its pipelines, of Avro by those of a registry.",
+        "Return a message, decoded with the schemas of registered pipelines (Replicate) or of a registry (Avro).",
         explain_message,
     ),
     View(
@@ -123,7 +123,7 @@ VIEWS: Final = (
         code=Code.SET_STATE,
     ),
     View("/open/pipelines", "Return the state of the registered Replicate pipelines.", list_pipelines),
-    View("/console/session", "Return the logged-in user with its permissions.", describe_session),
+    View("/console/session", "Return the logged-in user with the user's permissions.", describe_session),
 )
 
 

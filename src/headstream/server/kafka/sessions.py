@@ -20,7 +20,7 @@ MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NONCE_BYTES: Final = 24
-_WRONG_PROOF: Final = "wrong user or password, or a user who has not logged in with its password since this server serves SCRAM"
+_WRONG_PROOF: Final = "wrong user or password, or the user has not logged in with a password since this server supports SCRAM"
 """One text for all failures, so that it does not disclose which users exist."""
 
 
@@ -58,7 +58,7 @@ def handle_handshake(call: Call) -> Reply:
 def authenticate(call: Call) -> Reply:
     """Handle the next message of a login."""
     if call.sasl.mechanism is None:
-        return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "error_message": "agree on a mechanism first"}
+        return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "error_message": "send SaslHandshake first"}
     try:
         return {"error_code": ErrorCode.NONE, "auth_bytes": _log_in(call) if call.sasl.mechanism == "PLAIN" else _prove(call)}
     except AuthenticationError as error:

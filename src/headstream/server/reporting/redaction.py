@@ -51,5 +51,5 @@ def _topic_at(stream_number: int, number: int, log: Log) -> TopicName | None:
 
 
 def _without_paths(text: str, log: Log) -> str:
-    """Return a text without the log's paths; the name of a log in memory is kept."""
+    """Return a string without the log's paths; the name of a log in memory is kept."""
     return text if log.is_memory else re.sub(rf"{re.escape(log.root)}[^\s,;:'\")]*", _LOG, text)

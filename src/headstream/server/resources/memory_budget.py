@@ -128,8 +128,8 @@ class MemoryBudget:
         self.refused += 1
         return refusal(
             Status.SERVER_BUSY,
-            "the server has no memory for the request now",
-            advice="Send it again later, or raise the server's headstream.memory_budget",
+            "the server has not enough free memory for the request",
+            advice="Send the request again later, or raise the server's headstream.memory_budget",
         )
 
     def may_hold(self, client: int | str, more_bytes: int, all_bytes: int) -> bool:

@@ -76,5 +76,5 @@ def _without_credentials(url: str, parts: SplitResult) -> str:
 def _directory(parts: SplitResult, bare: str) -> str:
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
-        raise InvalidUrlError(f"{bare!r} is not a directory of this machine", advice="Use file:// and an absolute path")
+        raise InvalidUrlError(f"{bare!r} is not a directory on this machine", advice="Use file:// and an absolute path")
     return path.rstrip("/") or "/"

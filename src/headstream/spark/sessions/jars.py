@@ -236,9 +236,9 @@ def _first_fault(output: str) -> str | None:
 
 def _failure(jar_set: JarSet, fault: str) -> JarsError:
     by_hand = (
-        f"Or copy the folder {jar_set.folder_name} from a machine that has it, and name its parent in HEADSTREAM_JARS"
+        f"Or copy the folder {jar_set.folder_name} from another machine, and set HEADSTREAM_JARS to the folder's parent"
         if jar_set.transitive
-        else "Or fetch these jars elsewhere, copy them into a folder, and name the folder in HEADSTREAM_JARS"
+        else "Or download these jars on another machine, copy them into a folder, and set HEADSTREAM_JARS to the folder"
     )
     return JarsError(
         f"the jars of the set {jar_set.name} could not be fetched: {fault}",

@@ -113,7 +113,7 @@ def plan_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
             wanted = " or ".join(kind().simpleString().upper() for kind in _PLAIN[name])
             raise InvalidOptionError(_is(found[name], types[found[name]]), advice=f"Cast it to {wanted}")
     if "payload" not in found:
-        raise InvalidOptionError(f"no column payload is among {', '.join(types) or 'none'}", advice="Name a column with AS")
+        raise InvalidOptionError(f"the column payload is missing in {', '.join(types) or 'none'}", advice="Name a column with AS")
     if options.topic is None and "topic" not in found:
         raise InvalidOptionError(
             "the rows have no target topic", advice='Set .option("topic", "shop/orders"), or add a column topic'

@@ -62,7 +62,7 @@ class SinkLog(Protocol):
 def topic_missing(name: TopicName, where: str) -> TopicNotFoundError:
     """Return the error of a missing topic."""
     return TopicNotFoundError(
-        f"there is no topic {str(name)!r}", where=where, advice=f"Create it first: headstream topic create {name} --url {where}"
+        f"there is no topic {str(name)!r}", where=where, advice=f"Run: headstream topic create {name} --url {where}"
     )
 
 
@@ -84,7 +84,7 @@ class DirectorySink:
             raise NotALogError(
                 "the directory contains no log",
                 where=self.directory,
-                advice=f"Create the topic first: headstream topic create shop/orders --url {self.where}",
+                advice=f"Run: headstream topic create shop/orders --url {self.where}",
             )
         return marker.identity
 

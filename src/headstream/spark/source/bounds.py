@@ -120,7 +120,7 @@ def _parse_times(option: str, text: str, subscription: Subscription, *, or_lates
     times = _parse_partitions(option, text, subscription, advice)
     for partition, time_ms in times.items():
         if not 0 <= time_ms <= _MAX_MS:
-            raise InvalidOptionError(f"{option}: {time_ms} is not a time for {partition}", advice=advice)
+            raise InvalidOptionError(f"{option}: {time_ms} is not a valid time for {partition}", advice=advice)
     return Bound(option, Times(None, {partition: time_ms * 1000 for partition, time_ms in times.items()}, or_latest))
 
 
@@ -132,7 +132,7 @@ def _parse_partitions(option: str, text: str, subscription: Subscription, advice
     for partition in partitions:
         if not subscription.has(partition):
             raise InvalidOptionError(
-                f"{option} names {partition}, which is not in {subscription.option}", advice="Add it to that option"
+                f"{option} names {partition}, which is not in {subscription.option}", advice="Add the partition to that option"
             )
     return partitions
 
@@ -160,11 +160,11 @@ def resolve(
         for partition, offset in offsets.items():
             if offset >= available[partition].end_offset and not bound.at.or_latest:
                 raise InvalidOptionError(
-                    f"{bound.option}: {partition} has no message of {by_partition[partition] // 1000} ms or later",
+                    f"{bound.option}: {partition} has no message with a time of {by_partition[partition] // 1000} ms or later",
                     advice=f"{_STRATEGY}=latest starts at the end of such partitions",
                 )
         return offsets
-    _check_partitions(bound.option, bound.at, available, "Name every partition; -2 is its earliest, -1 its latest offset")
+    _check_partitions(bound.option, bound.at, available, "Name every partition; -2 is the earliest offset, -1 the latest")
     meaning = {EARLIEST: 0, LATEST: 1}
     return {
         partition: holds[meaning[value]] if (value := bound.at[partition]) < 0 else value

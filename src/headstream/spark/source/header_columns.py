@@ -30,7 +30,7 @@ _COLUMN: Final = re.compile(
     r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>\w+))"  # a name as SQL has it: characters other than \w need backticks
     r"\s*:?\s+(?P<type>[A-Za-z]+)\s*(?:\(\s*(?P<digits>\d+)\s*(?:,\s*(?P<scale>\d+)\s*)?\))?\s*(?:,|$)"
 )
-_ADVICE: Final = "Write names and types, as attempt INT, source STRING, `x-total` DECIMAL(38,0)"
+_ADVICE: Final = "Write names and types, for example attempt INT, source STRING, `x-total` DECIMAL(38,0)"
 _DEFAULT_DIGITS: Final = 10  # of DECIMAL alone, in Spark
 _MAX_DIGITS: Final = 38
 

@@ -110,7 +110,7 @@ class SourceOffsets:
             what, where = "the log", f"log {now.log}, was {self.log}"
         else:
             topic = changed[0]
-            what, where = f"topic {topic}", f"its number is {now.topics[topic]}, was {self.topics[topic]}"
+            what, where = f"topic {topic}", f"the topic's id is {now.topics[topic]}, was {self.topics[topic]}"
         raise LogError(
             f"{what} was deleted and recreated after this query last read it; the offsets now refer to other messages",
             where=where,

@@ -25,7 +25,7 @@ class Attempts:
         try:
             self.limits.check(address, user)
         except AuthenticationError as error:
-            return int(str(error).partition("Try again in ")[2].partition(" s")[0])
+            return int(str(error).partition("Log in again in ")[2].partition(" s")[0])
         return None
 
 

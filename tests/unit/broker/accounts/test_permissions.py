@@ -159,7 +159,7 @@ def test_knows_of_requires_any_right_to_the_whole(
 
 def test_refusal_hides_whether_a_topic_exists_when_the_user_has_no_right_to_it() -> None:
     unknown = str(Rights(7, None).unknown())
-    assert unknown.startswith("user 7 has no permission for that stream or topic, or it does not exist. ")
+    assert unknown.startswith("the stream or topic does not exist, or user 7 has no permission for it. ")
 
     def refusal(permissions: Permissions | None, stream: int, topic: int) -> str:
         with pytest.raises(PermissionDeniedError) as caught:
@@ -177,12 +177,13 @@ def test_refusal_hides_whether_a_topic_exists_when_the_user_has_no_right_to_it()
     assert refusal(of_topic(polls), STREAM, TOPIC) != unknown
     assert refusal(of_stream("poll_messages"), STREAM, OTHER).startswith("user 7 is not allowed to send (stream 3, topic 9). ")
     with pytest.raises(
-        PermissionDeniedError, match=r"^user 7 is not allowed to list streams\. It needs a permission: for everything manage"
+        PermissionDeniedError,
+        match=r"^user 7 is not allowed to list streams\. The user needs a permission: for everything manage",
     ):
         Rights(7, None).list_streams()
-    with pytest.raises(PermissionDeniedError, match=r"^user 7 is not allowed to send\. It needs"):
+    with pytest.raises(PermissionDeniedError, match=r"^user 7 is not allowed to send\. The user needs"):
         Rights(7, None).send_somewhere()
-    with pytest.raises(PermissionDeniedError, match=r"^user 7 is not allowed to change the stream \(stream 3\)\. It needs"):
+    with pytest.raises(PermissionDeniedError, match=r"^user 7 is not allowed to change the stream \(stream 3\)\. The user needs"):
         Rights(7, of_stream("poll_messages")).manage_stream(STREAM)
 
 
@@ -191,6 +192,6 @@ def test_refusal_says_where_and_what_would_allow_it() -> None:
         Rights(7, of_topic(TopicPermissions(poll_messages=True))).send(STREAM, TOPIC)
     assert caught.value.status == Status.UNAUTHORIZED
     assert str(caught.value) == (
-        "user 7 is not allowed to send (stream 3, topic 5). It needs a permission: for everything send_messages; "
+        "user 7 is not allowed to send (stream 3, topic 5). The user needs a permission: for everything send_messages; "
         "for the stream send_messages or manage_stream or manage_topics; for the topic send_messages or manage_topic"
     )

@@ -74,10 +74,10 @@ def test_a_repeated_step_is_accepted_and_a_late_one_is_refused(server: Server, p
     server.clock.now_s += 31
     (refused,) = peer.ask(settle(done(7, 0, 5))).refused  # 0 and 1 are repeated
     assert (refused.from_offset, refused.until_offset) == (2, 5)
-    assert "its lease ended at" in refused.what
+    assert "the lease ended at" in refused.what
     assert peer.ask(ListOffsets(*AT, WORKERS)).offsets[1] == 2
     (refused,) = peer.ask(settle(done(99, 0, 1))).refused
-    assert refused.what == "its lease is not known, and it is done"
+    assert refused.what == "the lease is unknown; the message is done"
 
 
 def test_nothing_to_lease_says_where_and_how_long_to_wait(server: Server, peer: Peer) -> None:
@@ -167,6 +167,6 @@ def test_an_owner_of_partitions_takes_over_what_is_leased(peer: Peer) -> None:
     assert (found.frontier, found.pending) == (4, (OffsetRange(0, 1), OffsetRange(2, 4)))  # what is done is not repeated
     peer.ask(SettleDeliveries(*AT, "workers", 1, 4, (ChangedDelivery(DeliveryStep.DONE, 0, 1),)))
     (refused,) = peer.ask(settle(done(7, 0, 1))).refused
-    assert refused.what.endswith("it is done")
+    assert refused.what.endswith("the message is done")
     assert peer.ask(settle(done(7, 2, 4))).refused == ()
     assert peer.ask(ListOffsets(*AT, WORKERS)).offsets[1] == 4

@@ -132,7 +132,7 @@ def test_command_is_refused_when_nobody_or_a_user_without_permissions_asks(comma
     with_topics(server.root())
     assert [server.connect().status(command), server.connect_as("guest").status(command)] == [40, 41]
     payload = memoryview(command.encode())
-    with pytest.raises(Exception, match="needs a login"):
+    with pytest.raises(Exception, match="requires a login"):
         answer_request(server.dispatcher, server.connect().session, command.code, payload)
 
 

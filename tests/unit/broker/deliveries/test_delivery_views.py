@@ -100,9 +100,9 @@ def test_a_message_of_each_status_tells_its_story(server: Server, peer: Peer) ->
     leased = history(peer, 4)
     assert (leased.worker, leased.leased_us, leased.lease_until_us) == ("host-2", now_us, now_us + 30 * SECOND)
     assert [(each.number, each.begun_us, each.worker, each.error) for each in leased.attempts] == [
-        (1, start_us, "host-1", "its lease ended before it was settled"),
+        (1, start_us, "host-1", "the lease expired"),
         (2, start_us + 31 * SECOND, "host-1", "again"),
-        (3, start_us + 31 * SECOND, "host-1", "the lease of host-1 ended before it was settled"),
+        (3, start_us + 31 * SECOND, "host-1", "the lease of host-1 expired"),
     ]
 
 

@@ -130,7 +130,7 @@ def test_poll_next_goes_on_where_the_consumer_has_committed(broker: Broker) -> N
 def test_commit_refuses_a_partition_that_is_not_there(broker: Broker) -> None:
     broker.offsets.commit(TOPIC, GROUP, {1: 0, 2: 7})
     assert broker.offsets.committed(TOPIC, GROUP) == {1: 0, 2: 7}
-    with pytest.raises(PartitionNotFoundError, match=r"'shop/orders' has no partition 3\. Its partitions are 1 to 2"):
+    with pytest.raises(PartitionNotFoundError, match=r"'shop/orders' has no partition 3\. Use a partition from 1 to 2"):
         broker.offsets.commit(TOPIC, GROUP, {3: 0})
 
 

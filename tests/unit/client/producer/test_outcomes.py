@@ -60,12 +60,12 @@ def test_explain_names_the_messages_of_all_batches_and_leaves_the_first_error_as
     assert [message.payload for message in told.messages] == [b"1", b"2", b"3"]
     assert [message.payload for message in told.in_doubt] == [b"1", b"2"]
     assert len(told.__notes__) == 1
-    assert "2 messages sent to shop/orders may have been stored or not, 1 messages" in told.__notes__[0]
+    assert "2 messages sent to shop/orders may or may not be stored, 1 messages" in told.__notes__[0]
 
 
 @pytest.mark.parametrize(
     ("in_doubt", "present", "absent"),
-    [(True, "may have been stored", "were not stored"), (False, "were not stored", "may have been")],
+    [(True, "may or may not be stored", "were not stored"), (False, "were not stored", "may have been")],
 )
 def test_explain_says_of_messages_only_what_holds_for_some(in_doubt: bool, present: str, absent: str) -> None:
     given = HeadstreamError("closed")

@@ -143,7 +143,8 @@ def test_an_error_in_the_background_is_raised_by_the_next_call(gated: Gated, cal
     with pytest.raises(hs.StorageError, match="no room") as caught:
         getattr(producer, call)(*arguments)
     assert caught.value.__notes__ == [
-        "1 messages sent to shop/orders were not stored: error.messages has them, the producer continues with others."
+        "1 messages sent to shop/orders were not stored: error.messages contains them; "
+        "the producer continues with other messages."
     ]
     assert [(message.payload, message.topic) for message in caught.value.messages] == [(b"lost", "shop/orders")]
     assert not caught.value.in_doubt
@@ -248,7 +249,7 @@ def test_send_takes_the_senders_time_as_a_header(log: hs.Client) -> None:
         ({"payload": b"x", "id": -1}, hs.InvalidInputError, "message id -1"),
         ({"payload": b"x", "id": 1 << 128}, hs.InvalidInputError, "message id"),
         ({"payload": b"x", "partition": 0}, hs.PartitionNotFoundError, "no partition 0"),
-        ({"payload": b"x", "partition": 2}, hs.PartitionNotFoundError, r"no partition 2\. Its partitions are 1 to 1"),
+        ({"payload": b"x", "partition": 2}, hs.PartitionNotFoundError, r"no partition 2\. Use a partition from 1 to 1"),
         ({"payload": b"x", "headers": {"a": object()}}, hs.HeaderError, "object has no header kind"),
         ({"payload": b""}, hs.LimitError, "payload"),
         ({"payload": None}, hs.LimitError, "payload"),

@@ -51,5 +51,5 @@ def test_parse_local_path_returns_the_path_when_it_is_of_this_machine(text: str,
 
 @pytest.mark.parametrize("text", ["file://other-host/data", "file://data", "file:///data?x=1"])
 def test_parse_local_path_refuses_a_file_url_when_it_names_no_absolute_path_here(text: str) -> None:
-    with pytest.raises(InvalidOptionError, match="is not a directory of this machine"):
+    with pytest.raises(InvalidOptionError, match="is not a directory on this machine"):
         parse_local_path(text)

@@ -67,7 +67,7 @@ def with_a_damaged_marker(root: Path) -> None:
     ("make", "error", "told"),
     [
         (with_a_photo, NotALogError, r"'photo\.jpg', which is not part of a log: nothing was removed"),
-        (of_others, NotALogError, "is not a log: it holds neither"),
+        (of_others, NotALogError, "is not a log: it contains neither"),
         (of_tomorrow, LogVersionError, "99"),
         (with_a_damaged_marker, CorruptLogError, "marker"),
     ],

@@ -184,7 +184,7 @@ def test_two_missing_files_of_a_compacted_segment_in_the_middle_are_told_and_sto
         path.unlink()
     assert read(directory) == ([*range(base), *range(end, 200)], [(base, end)])
     (what,) = damage(directory)
-    assert f"the next segment began at offset {base}" in what
+    assert f"the next segment must begin at offset {base}" in what
     with pytest.raises(CorruptLogError, match="the following segments are missing"):
         compact(directory, 1 << 20)
     assert bases_of(directory)[:2] == [0, end]
@@ -197,9 +197,9 @@ def test_a_missing_newest_segment_is_seen_and_its_offsets_are_not_given_again(di
     for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
         path_of(directory, -1, suffix).unlink() if suffix == LOG_SUFFIX else Path(segment_path(directory, 200, suffix)).unlink()
     (what,) = damage(directory)
-    assert "the newest segment's two files are missing: the messages from offset 200 on" in what
+    assert "the two files of the newest segment, from offset 200, are missing" in what
     with pytest.raises(
-        CorruptLogError, match=r"the files of the newest segment, from offset 200, are missing.*--repair begins a segment"
+        CorruptLogError, match=r"the files of the newest segment, from offset 200, are missing.*--repair creates a segment"
     ):
         recover(directory, FILES)
     repair_partition(directory, FILES, committed=207)
@@ -326,7 +326,9 @@ def test_a_rebuilt_index_says_which_offsets_no_message_proves_when_the_next_segm
     path_of(directory, 1).unlink()
     assert read(directory)[1] == [(bases[1], bases[3])]
     (action,) = repair_partition(directory, FILES)
-    assert f"no message has the offsets {bases[2]} to {bases[3] - 1}: a compaction removed them, or the segment" in action.what
+    assert (
+        f"no message has the offsets {bases[2]} to {bases[3] - 1}: they were removed by a compaction, or a segment" in action.what
+    )
     kept = [*range(bases[2]), *range(bases[3], 200)]
     assert read(directory) == (kept, []), "nothing else tells the two apart"
     assert compact(directory, 1 << 20).is_whole

@@ -256,7 +256,7 @@ def test_what_follows_the_last_whole_send_is_set_aside(suffix: str, caplog: pyte
     aside = files.open_read(f"{path}.rest-{hole}")
     assert aside is not None
     assert aside.size_bytes() == size
-    assert f"{path}.rest-{hole}: {size} bytes from byte {hole} on are not whole sends" in caplog.text
+    assert f"{path}.rest-{hole}: {size} bytes from byte {hole} are not complete sends" in caplog.text
 
 
 @pytest.mark.parametrize("suffix", [LOG_SUFFIX, INDEX_SUFFIX])
@@ -268,7 +268,7 @@ def test_a_whole_send_behind_a_damaged_one_is_kept_and_readers_are_told_of_the_d
     hole, size = (48, 48) if suffix == LOG_SUFFIX else (64, 32)
     overwrite(files, path, hole, bytes(size))
     assert open_one(files, Fsync.INTERVAL).append(batch(b"next"), 7, SEED) == 3
-    assert "is damaged, later ones are not" in caplog.text
+    assert "is damaged: reads of this send raise an error" in caplog.text
     with PartitionFollower("p", files) as follower:
         with pytest.raises(CorruptSendError) as caught:
             list(follower.read(1))

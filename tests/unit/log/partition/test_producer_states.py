@@ -94,7 +94,7 @@ def test_an_unknown_producer_may_begin_anywhere_and_sequences_go_round(files: Me
 
 @pytest.mark.parametrize("number", [(0, 0, 0), (1 << 63, 0, 0), (7, 1 << 15, 0), (7, 0, 1 << 31)])
 def test_numbers_out_of_range_are_refused(files: MemoryFiles, number: tuple[int, int, int]) -> None:
-    with pytest.raises(SequenceError, match="is not a batch number"):
+    with pytest.raises(SequenceError, match="is not a valid batch number"):
         append(opened(files), number)
 
 

@@ -142,7 +142,7 @@ def test_read_refuses_what_has_been_dropped(place: Place) -> None:
     with PartitionFollower(directory, files) as follower:
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
             files.remove(segment_path(directory, 0, suffix))
-        with pytest.raises(OffsetOutOfRangeError, match="offset 0 was dropped in the meantime"):
+        with pytest.raises(OffsetOutOfRangeError, match="offset 0 was removed during the read"):
             list(follower.read(0))
         follower.refresh()
         assert follower.first_offset == 1

@@ -77,7 +77,7 @@ def test_a_damaged_segment_stays_and_the_others_are_done(tmp_path: Path, clock: 
     with caplog.at_level(logging.WARNING):
         assert MarkedRemoval(log, clock).apply() == 0
     assert (
-        "marked messages of shop/orders partition 1, which stay beyond their grace, failed and will be retried in an hour"
+        "marked messages of shop/orders partition 1, which remain after their grace period, failed and will be retried in an hour"
         in caplog.text
     )
     log.close()

@@ -183,7 +183,7 @@ def test_a_late_change_of_key_leaves_one_row_when_later_deletions_are_forgotten(
     assert target.forget(kept_us=8, now_us=100)
     applied = target.apply(change("UPDATE", 2, "a2", at=2, old=1))
     assert target.names() == {3: "a3"}
-    assert all("its row is missing" in reason for reason in applied.rejected.values())
+    assert all("the table does not contain the row" in reason for reason in applied.rejected.values())
 
 
 def test_a_key_column_grows_after_a_deletion_and_a_change_of_key(tmp_path: Path) -> None:

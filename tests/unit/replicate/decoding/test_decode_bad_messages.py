@@ -26,7 +26,7 @@ TABLE = make_table()
 OTHER = make_table(COLUMNS[0], ColumnMetadata("name", 2, "BOOLEAN"))  # under the same schema id
 GOOD = data_message(TABLE, make_change(1))
 BAD = {
-    "wrong magic": (b"atMSX" + GOOD[5:], "neither 'atMSG' nor"),
+    "wrong magic": (b"atMSX" + GOOD[5:], "must begin with 'atMSG'"),
     "cut short": (GOOD[:-3], "envelope's message"),
     "cut short row": (data_message(TABLE, make_change(1))[:44] + b"\x04\x02\x02", "data.name"),
     "unknown type": (GOOD.replace(b"\x04DT", b"\x04XX", 1), "unknown type"),
@@ -39,8 +39,11 @@ BAD = {
         data_message(TABLE, make_change(1), form="json").replace(b"INSERT", b"UPSERT"),
         "data message has the unknown operation 'UPSERT'",
     ),
-    "mask wider than the table": (data_message(TABLE, make_change(1, column_mask=b"\x07")), "wider than the table"),
-    "change mask wider than the table": (data_message(TABLE, make_change(1, change_mask=b"\x80")), "wider than the table"),
+    "mask wider than the table": (data_message(TABLE, make_change(1, column_mask=b"\x07")), "for which the table has no column"),
+    "change mask wider than the table": (
+        data_message(TABLE, make_change(1, change_mask=b"\x80")),
+        "for which the table has no column",
+    ),
 }
 
 
@@ -88,7 +91,7 @@ def test_decoder_refuses_what_the_type_of_the_source_does_not_hold(
     decoded = make_decoder(tmp_path, table).decode(raw_messages(messages))
     assert [row["id"] for row in rows_of(decoded)] == [0, 1]
     assert list(reasons_of(decoded)) == [2, 3]
-    assert all("'value': not in the range from" in reason for reason in reasons_of(decoded).values())
+    assert all("'value': a value must be" in reason for reason in reasons_of(decoded).values())
 
 
 def test_decoder_refuses_rows_of_a_schema_in_the_zone_that_does_not_parse(tmp_path: Path) -> None:
@@ -127,7 +130,7 @@ def test_decoder_gives_up_rows_whose_text_no_partition_has(tmp_path: Path) -> No
     messages.append(data_message(TABLE, make_change(5, "DELETE", data={"id": 5, "name": ""})))
     decoded = decoder.decode(raw_messages(messages))
     assert {offset: reason[:16] for offset, reason in reasons_of(decoded).items()} == {
-        1: "column 'name': t",
+        1: "column 'name': a",
         4: "column 'name': '",
     }
     assert [(row["id"], row["name"]) for row in rows_of(decoded)] == [(0, "a"), (2, None), (3, "Zürich"), (5, None)]

@@ -174,7 +174,7 @@ def test_decoder_counts_the_times_that_a_table_cuts_and_keeps_them_when_they_are
     values = [data_message(table, make_change(n, data={"id": n, "at": text})) for n, text in enumerate(spellings)]
     decoded = make_decoder(tmp_path / "cut", table).decode(raw_messages(values))
     assert [row["at"].microsecond for row in rows_of(decoded)] == [123456, 123456, 0]
-    assert decoded.findings == {"table shop.kit: times of column 'at' are finer than a microsecond, and were cut": 1}
+    assert decoded.findings == {"table shop.kit: times of column 'at' are more precise than a microsecond, and were truncated": 1}
     decoded = make_decoder(tmp_path / "text", table, settings={"datetimes": "text"}).decode(raw_messages(values))
     texts = ["2024-02-29 23:59:59.1234567", "2024-02-29 23:59:59.123456", "2024-02-29 23:59:59.000000"]
     assert ([row["at"] for row in rows_of(decoded)], decoded.findings) == (texts, {})

@@ -160,7 +160,7 @@ def test_sync_commits_the_files_of_a_restored_backup_that_has_reached_the_versio
     mirror.sync()
     shutil.rmtree(path / "_delta_log")
     shutil.copytree(backup, path / "_delta_log")
-    with pytest.raises(ReplicateError, match="has Delta version 1, and the Delta table ends at 0"):
+    with pytest.raises(ReplicateError, match="has Delta version 1, but the newest version of the Delta table is 0"):
         make_mirror(catalog, path).sync()
     write(path, make_rows(9, 9))
     assert make_mirror(catalog, path).sync() == 1
@@ -168,7 +168,7 @@ def test_sync_commits_the_files_of_a_restored_backup_that_has_reached_the_versio
     assert make_mirror(catalog, path).check().is_equal
     shutil.rmtree(path / "_delta_log")
     write(path, make_rows(0, 1))
-    with pytest.raises(ReplicateError, match="is not made from the Delta table at"):  # a mirror that knows the former log
+    with pytest.raises(ReplicateError, match="was not created from the Delta table at"):  # a mirror that knows the former log
         mirror.sync()
 
 
@@ -207,7 +207,7 @@ def test_sync_refuses_a_table_that_another_writer_or_another_delta_table_has_mad
     mirror.repair()
     assert iceberg_rows(loaded(catalog)) == delta_rows(path)
     write(tmp_path / "b", make_rows(0, 1))
-    with pytest.raises(ReplicateError, match="is not made from the Delta table at"):
+    with pytest.raises(ReplicateError, match="was not created from the Delta table at"):
         make_mirror(catalog, tmp_path / "b").sync()
     catalog.drop_table(IDENTIFIER)
     catalog.create_table(IDENTIFIER, pa.schema([("x", pa.int64())]), location=f"file://{tmp_path}/own")

@@ -53,7 +53,7 @@ def test_tables_are_waited_for_while_changes_of_them_wait_and_the_reason_is_thei
     assert health.waited_for() == {}
     names = ("orders", "items")
     ledger.add([replace(PARKED_BATCH, cause="table", table_schema="SHOP", table_name=name) for name in names])
-    assert health.waited_for() == {TABLE: "why", ("SHOP", "items"): "earlier changes of it wait"}
+    assert health.waited_for() == {TABLE: "why", ("SHOP", "items"): "earlier changes of the table wait"}
 
 
 def test_a_table_rests_until_its_next_time_and_no_longer(ledger: Ledger) -> None:

@@ -200,7 +200,7 @@ def test_parking_moves_what_waits_too_long_to_the_delayed_topic_and_still_gives_
     assert lot.count(DELAYED) == 1
     with connect(f"file://{tmp_path / 'log'}") as log:
         (message,) = log.poll(DELAYED, 1, count=10)
-    assert message.headers["hs.reason"] == "its schema has not come in time: schema id A"
+    assert message.headers["hs.reason"] == "the schema did not arrive in time: schema id A"
 
 
 def test_parking_gives_up_with_a_reason_and_the_bytes(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_rows_of_a_load_wait_and_say_for_what_and_changes_do_not(tmp_path: Path)
     work.restart()
     assert work.names() == {1: "a"}
     assert work.count_waiting() == {("load", ("shop", "kit")): 1}
-    assert "until all partitions are read up to them" in str(work.ledger.parked_batches("parked")[0].reason)
+    assert "until all partitions are read up to the load" in str(work.ledger.parked_batches("parked")[0].reason)
     assert read_status(work.ledger, work.now_us)["waiting_for_loads"] == 1
     assert not work.processor.sweep(), "nothing more is known"
     work.read_batch(1, [], START_US + 21)

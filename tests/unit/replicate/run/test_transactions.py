@@ -132,7 +132,7 @@ def test_transaction_without_an_event_is_dealt_with_by_the_policy_when_it_has_wa
     assert ids(work) == [], "the run has just begun, and may read the rest of it yet"
     caplog.clear()
     work.now_us += wait_us
-    lacks = "event 2 of s/t/T has not come, event 3 has"
+    lacks = "event 2 of s/t/T has not arrived, but event 3 has"
     if policy == "fail":
         with pytest.raises(ReplicateError, match=lacks):
             work.processor.sweep()
@@ -235,7 +235,7 @@ def test_status_parked_and_metrics_tell_of_transactions_that_wait(tmp_path: Path
     work.now_us += 7 * SECOND_US
     note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     status = read_status(work.ledger, work.now_us)
-    lacks = "the last event of s/t/T has not come, 2 before it have"
+    lacks = "the last event of s/t/T has not arrived, after 2 events"
     assert (status["open_transactions"], status["oldest_transaction"]) == (1, {"wait_seconds": 7.0, "lacks": lacks})
     told = write_openmetrics(describe_pipeline(status))
     assert "headstream_replicate_open_transactions 1.0\n" in told

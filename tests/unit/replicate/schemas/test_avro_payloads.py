@@ -73,13 +73,13 @@ def test_a_guid_from_a_header_is_looked_up_as_its_number(server: Server) -> None
     payloads = AvroPayloads(RegistrySettings(url=server.url))
     explained = payloads.explain(b"\1" + uuid.UUID(GUID).bytes + framed(7)[5:])
     assert (explained["form"], explained["schema"], explained["value"]) == ("registry", GUID, TOLD)
-    assert "not known" in payloads.explain(bytes([1] * 20))["note"]
+    assert "is unknown" in payloads.explain(bytes([1] * 20))["note"]
 
 
 def test_what_cannot_be_decoded_says_why(server: Server) -> None:
     server.schemas[3], server.schemas[4] = json.dumps(SCHEMA), 'syntax = "proto3";'
     payloads = AvroPayloads(RegistrySettings(url=server.url))
-    assert payloads.explain(framed(9))["note"] == "the schema 9 is not known here"
+    assert payloads.explain(framed(9))["note"] == "the schema 9 is unknown"
     assert "bytes follow the record" in payloads.explain(framed(3) + b"x")["fault"]
     assert "not JSON" in payloads.explain(framed(4))["fault"]
     assert "neither" in payloads.explain(b"plain")["fault"]
@@ -121,7 +121,7 @@ def test_a_directory_has_schemas_by_number_and_by_fingerprint(tmp_path: Path, mo
     monkeypatch.setattr(avro_payloads, "_ASK_AGAIN_S", 0.0)
     payloads = AvroPayloads(RegistrySettings(directory=tmp_path))
     single = avro(SCHEMA).encode({**VALUE, "note": None})
-    assert payloads.explain(single)["note"] == f"the schema {single[2:10].hex()} is not known here"
+    assert payloads.explain(single)["note"] == f"the schema {single[2:10].hex()} is unknown"
     (tmp_path / "3.avsc").write_text(json.dumps(SCHEMA))
     (tmp_path / "broken.avsc").write_bytes(b"\xff{")
     found = payloads.explain(single)
@@ -131,7 +131,7 @@ def test_a_directory_has_schemas_by_number_and_by_fingerprint(tmp_path: Path, mo
 
 def test_fingerprints_are_not_looked_up_in_a_registry(server: Server) -> None:
     found = AvroPayloads(RegistrySettings(url=server.url)).explain(avro(SCHEMA).encode(VALUE))
-    assert found["note"].endswith("is not known here")
+    assert found["note"].endswith("is unknown")
     assert server.asked == []
 
 

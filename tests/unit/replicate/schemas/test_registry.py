@@ -159,7 +159,7 @@ def test_decoder_lets_registry_messages_wait_when_their_schema_is_not_there(tmp_
 
 def test_decoder_gives_registry_messages_up_when_there_is_no_registry(tmp_path: Path) -> None:
     decoded = make_decoder(tmp_path).decode(raw_messages([framed(7, make_change(1))]))
-    assert "set registry" in reasons_of(decoded)[0]
+    assert "Set registry" in reasons_of(decoded)[0]
 
 
 def test_decoder_reads_schemas_from_a_directory(tmp_path: Path) -> None:

@@ -108,10 +108,10 @@ scd_type = 3
     ("text", "what"),
     [
         ("source = ", "not TOML"),
-        (LEAST + 'defaults = 3\n', "it is a section"),
+        (LEAST + 'defaults = 3\n', "must be a section"),
         (LEAST + '[defaults]\ntarget = "{tabel}.x"\n', "tabel"),
         (LEAST + '[defaults]\nrename_columns = { a = "x", b = "x" }\n', "two columns become 'x'"),
-        (LEAST + '[kafka]\n"kafka.x" = "y"\n', "the source is not Kafka"),
+        (LEAST + '[kafka]\n"kafka.x" = "y"\n', "require a Kafka source"),
         (LEAST + '[format]\nfields = { operatoin = "op" }\n', "did you mean operation"),
         (LEAST + "once = 1\n", "true or false"),
         (LEAST + 'max_parked_bytes = "10 gallons"\n', "not a size"),
@@ -157,7 +157,7 @@ def test_load_config_takes_a_uri_of_a_store_for_each_place(tmp_path: Path, setti
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ('acces_key_id = "x"', r"storage\.acces_key_id: there is no such setting; did you mean access_key_id\?"),
+        ('acces_key_id = "x"', r"storage\.acces_key_id: the setting does not exist; did you mean access_key_id\?"),
         ('endpoint = "h:9000"', r"storage: the endpoint of the object store must be a URL\. Write https://host:9000"),
         ('secret_access_key = "hidden"', r"storage: the object store's access_key_id is missing"),
         ('retry = "soon"', r"storage\.retry: "),
@@ -198,7 +198,7 @@ def test_load_config_reads_how_much_a_micro_batch_takes_and_settings_of_spark(tm
     assert config.spark == {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "7", "spark.ui.enabled": "false"}
     with pytest.raises(InvalidOptionError, match="spark: driver must be a string, a number, true or false"):
         load_config(write(tmp_path, f"{LEAST}[spark]\ndriver = [1]\n"))
-    with pytest.raises(InvalidOptionError, match="max_bytes_per_batch: Spark's Kafka source has no such limit"):
+    with pytest.raises(InvalidOptionError, match="max_bytes_per_batch: Spark's Kafka source ignores this limit"):
         load_config(write(tmp_path, f"max_bytes_per_batch = 5\n{LEAST.replace('file:///x', 'kafka://h:1')}"))
     with pytest.raises(InvalidOptionError, match=r"'driver\.memory' is not a Spark setting"):
         ReplicateConfig(

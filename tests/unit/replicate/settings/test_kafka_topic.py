@@ -60,7 +60,7 @@ def test_settings_refuse_what_names_no_topic_without_showing_the_password(
 
 def test_delayed_and_dead_letter_cannot_be_one_topic(tmp_path: Path) -> None:
     url = "kafka://user:secret@h:9092/cdc.aside"
-    with pytest.raises(InvalidOptionError, match="delayed and dead_letter are one topic") as raised:
+    with pytest.raises(InvalidOptionError, match="delayed and dead_letter must be different topics") as raised:
         make_config(tmp_path, delayed=url, dead_letter=url)
     assert "secret" not in str(raised.value)
 

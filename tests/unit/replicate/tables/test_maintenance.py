@@ -164,5 +164,5 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     assert find_table_problems({"cluster_by": ("day",), "partition_by": ("day",)})[0][0] == "cluster_by"
     for name in ("_hs_current", "", "a~b"):
         assert find_table_problems({"partition_by": ("day", name)})[0][0] == "partition_by"
-    with pytest.raises(InvalidOptionError, match="cannot be negative"):
+    with pytest.raises(InvalidOptionError, match="must not be negative"):
         ReplicateConfig(source="file:///x", topics=("a/b",), tables=Path("t"), checkpoint=Path("c"), vacuum_kept_us=-1)

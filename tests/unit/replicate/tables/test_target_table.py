@@ -243,7 +243,7 @@ def test_a_deletion_that_is_forgotten_is_not_taken_for_a_row_that_never_was(tmp_
     applied = target.apply(change("INSERT", 1, "late", at=5), change("UPDATE", 2, "b2", at=6), change("INSERT", 3, "c", at=11))
     assert target.names() == {2: "b2", 3: "c"}
     assert list(applied.rejected) == [("cdc/data", 1, 5)]
-    assert "older than the remembered deletions" in applied.rejected["cdc/data", 1, 5]
+    assert "older than the stored deletions" in applied.rejected["cdc/data", 1, 5]
 
 
 def test_deletions_are_remembered_for_as_long_as_is_asked_for(tmp_path: Path) -> None:

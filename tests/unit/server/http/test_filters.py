@@ -73,7 +73,7 @@ def test_a_filter_returns_bytes_to_who_accepts_them(http: Http) -> None:
     [
         ({"where": "n >="}, "the filter is invalid at character 5"),
         ({}, "where is missing"),
-        ({"where": "n = 1", "count": 0}, "a filter asks for 1 message or more"),
+        ({"where": "n = 1", "count": 0}, "a filter must request at least 1 message"),
         ({"where": "_state = 'poisoned'"}, "only available messages are requested"),
         ({"where": "n = 1", "kind": "last"}, "the newest messages cannot be filtered"),
         ({"where": "n > 1", "value": 9, "on_filter_error": "raise"}, "it compares the header 'n', of kind string"),

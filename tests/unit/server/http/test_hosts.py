@@ -195,7 +195,7 @@ def test_any_origin_is_answered_when_the_settings_say_so_but_no_other_host() -> 
     "origin", ["null", "https://page.example/", "page.example", "https://Page.example", "https://*.example", "https://"]
 )
 def test_an_origin_that_no_site_has_alone_is_refused_when_it_is_configured(origin: str) -> None:
-    with pytest.raises(InvalidInputError, match="is not an origin"):
+    with pytest.raises(InvalidInputError, match="is not a valid origin"):
         CorsSettings(allowed_origins=(origin,))
 
 

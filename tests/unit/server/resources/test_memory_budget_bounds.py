@@ -151,7 +151,7 @@ def test_busy_counts_and_says_what_to_do() -> None:
     refusals = [budget.busy() for _ in range(2)]
     assert budget.refused == 2
     assert refusals[0].status == Status.SERVER_BUSY
-    assert str(refusals[0]).endswith("Send it again later, or raise the server's headstream.memory_budget")
+    assert str(refusals[0]).endswith("Send the request again later, or raise the server's headstream.memory_budget")
 
 
 def test_waiters_are_called_in_their_order_once_each_time_that_memory_is_freed() -> None:

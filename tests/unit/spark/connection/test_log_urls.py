@@ -35,7 +35,7 @@ def test_credentials_can_come_from_the_drivers_environment(monkeypatch: pytest.M
     [
         ("http://ann:secret@example:3000", r"'http://example:3000': Spark connects to a server over TCP"),
         ("headstreams://ann:secret@example", "'headstreams://example' is not a log that Spark can read"),
-        ("file://ann:secret@example/x", "'file://example/x' is not a directory of this machine"),
+        ("file://ann:secret@example/x", "'file://example/x' is not a directory on this machine"),
         ("kafka://ann:secret@example", "'kafka://example': Kafka can be used only through DataFrames"),
         ("kafka://ann:s/secret@example:9092", "'kafka://example:9092': Kafka can be used only through DataFrames"),
         ("headstream://ann:secret@example:8090/shop", "a server's URL must not have a path"),

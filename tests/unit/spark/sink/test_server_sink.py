@@ -108,5 +108,5 @@ def test_a_log_that_was_made_again_takes_nothing_that_was_planned_for_the_old_on
     server.start()
     with pytest.raises(LogError, match="deleted and recreated"):
         sink.commit(wanted, 10)
-    with pytest.raises(TopicNotFoundError, match=r"Create it first: headstream topic create shop/orders --url headstream://127"):
+    with pytest.raises(TopicNotFoundError, match=r"Run: headstream topic create shop/orders --url headstream://127"):
         sink.find(TopicName.parse(TOPIC))

@@ -65,7 +65,7 @@ def test_ending_options_give_each_partition_its_offset(given: dict[str, str], ex
 def test_a_time_that_is_too_new_is_an_error_unless_told_otherwise(option: str) -> None:
     by_place = json.dumps({"shop/orders": {"1": 8000, "2": 8000}, "shop/returns": {"1": 8000}})
     bound = parse_starting({option.lower(): "8000" if option == "startingTimestamp" else by_place}, SUBSCRIPTION)
-    with pytest.raises(InvalidOptionError, match=f"{option}: shop/orders partition 2 has no message of 8000 ms or later"):
+    with pytest.raises(InvalidOptionError, match=f"{option}: shop/orders partition 2 has no message with a time of 8000 ms"):
         resolve(bound, AVAILABLE, find)
 
 
@@ -98,7 +98,7 @@ def test_resolve_names_partitions_when_they_do_not_match(at: Mapping[TopicPartit
         (
             parse_starting,
             {"startingOffsetsByTimestamp": '{"shop/orders": {"1": -1}}'},
-            "-1 is not a time for shop/orders partition 1",
+            "-1 is not a valid time for shop/orders partition 1",
         ),
         (
             parse_starting,

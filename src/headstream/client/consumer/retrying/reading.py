@@ -32,7 +32,7 @@ from headstream.core.model.offset_ranges import OffsetRanges
 from headstream.core.model.topology import Topic
 from headstream.errors import HeadstreamError, RebalancedError, ServerUnreachableError
 
-_ABANDONED: Final = "the consumer ended, or was silent for too long, while it processed the message"
+_ABANDONED: Final = "the consumer ended or timed out while it processed the message"
 _HANDED_OUT: Final = FETCH_COUNT
 
 

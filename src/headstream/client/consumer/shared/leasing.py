@@ -214,14 +214,14 @@ class Leasing:
         except (OffsetOutOfRangeError, PartitionNotFoundError) as error:
             self.holding.drop(partition, generation)
             gone = "purged" if isinstance(error, OffsetOutOfRangeError) else "deleted"
-            return LeaseLostError(f"the partition was {gone}, with the leased messages", where=where)
+            return LeaseLostError(f"the partition with the leased messages was {gone}", where=where)
         refused = settled.refused
         self._has_to_release = self._has_to_release or settled.paused_us > 0
         if not refused:
             return None
         told = "; ".join(f"message {each.from_offset}: {each.what}" for each in refused[:_MOST_NAMED])
         return LeaseLostError(
-            told if len(refused) <= _MOST_NAMED else f"{told}; and more",
+            told if len(refused) <= _MOST_NAMED else f"{told}; and other messages",
             where=where,
             advice="Nothing was recorded. Set a longer lease=, or call extend(message, '1m') before the lease ends",
         )

@@ -98,7 +98,7 @@ class Cluster:
             return self._admin
 
     def open(self) -> None:
-        """Connect; ServerUnreachableError if no broker can be reached, AuthenticationError if the login is refused."""
+        """Connect; ServerUnreachableError if no broker can be reached, AuthenticationError if the login was refused."""
         until_s = time.monotonic() + self.address.connect_timeout_ms / 1000
         while True:
             self.check_interrupt()
@@ -121,7 +121,7 @@ class Cluster:
         """Raise AuthenticationError if a login was refused since the last call."""
         error, self._login_error = self._login_error, None
         if error is not None:
-            raise refused(error, self.address.place, "the login is refused")
+            raise refused(error, self.address.place, "the login was refused")
 
     def interrupt(self, thread: int) -> None:
         """End a thread's current wait with an error."""

@@ -75,7 +75,7 @@ class KafkaOffsets:
         for number in offsets:
             if number not in range(count):
                 raise PartitionNotFoundError(
-                    f"topic {str(topic)!r} has no partition {number}", advice=f"Its partitions are 0 to {count - 1}"
+                    f"topic {str(topic)!r} has no partition {number}", advice=f"Use a partition from 0 to {count - 1}"
                 )
         try:
             self._clients.commit(group, name, offsets)
@@ -226,7 +226,7 @@ class KafkaGroups:
         others = sorted(other for other in self._offsets.all_of(group) if other != name)
         if others:
             raise unsupported(
-                f"the group {group!r} has offsets in other topics too ({', '.join(others)}), which Kafka would delete with it",
+                f"the group {group!r} also has offsets in other topics ({', '.join(others)}), which Kafka would also delete",
                 "Use kafka-consumer-groups --delete-offsets, or delete the topic",
             )
         self._cluster.ask(group, lambda admin, timeout_s: admin.delete_consumer_groups([group], request_timeout=timeout_s))
@@ -237,7 +237,7 @@ class KafkaGroups:
         for number, offset in offsets.items():
             if number not in numbers:
                 raise PartitionNotFoundError(
-                    f"topic {str(topic)!r} has no partition {number}", advice=f"Its partitions are 0 to {numbers[-1]}"
+                    f"topic {str(topic)!r} has no partition {number}", advice=f"Use a partition from 0 to {numbers[-1]}"
                 )
             if not 0 <= offset <= ends[name, number]:
                 raise OffsetOutOfRangeError(
@@ -261,5 +261,5 @@ class KafkaGroups:
 def in_use(topic: str, group: str) -> GroupInUseError:
     """Return the error for a change that is impossible while the group has members."""
     return GroupInUseError(
-        f"the group {group!r} has active members", where=topic, advice="Stop them first; a member can use seek()"
+        f"the group {group!r} has active members", where=topic, advice="Stop the members first, or call seek() in a member"
     )

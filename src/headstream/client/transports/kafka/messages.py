@@ -140,20 +140,20 @@ class KafkaMessages:
         """Raise UnsupportedError: Kafka cannot change a record."""
         raise unsupported(
             "Kafka cannot change a stored message or its state",
-            "Send the message to another topic, as a dead letter, and commit past it",
+            "Send the message to a dead-letter topic, and commit the offset after it",
         )
 
     def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
         """Raise UnsupportedError: Kafka cannot remove a record."""
         raise unsupported(
             "Kafka cannot remove single messages",
-            "Delete a key by a null payload in a topic that compacts, or wait for its retention",
+            "In a compacted topic, send a null payload for the key; in other topics, wait for the retention",
         )
 
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:
         """Raise UnsupportedError: Kafka has no message states."""
         raise unsupported(
-            "Kafka does not list messages by state", "poll(states=None) shows each message with the state it was sent with"
+            "Kafka does not list messages by state", "poll(states=None) shows each message with the state with which it was sent"
         )
 
     def wait(

@@ -117,7 +117,7 @@ class PartitionReader:
         count = self._cluster.count_partitions(where)
         if partition not in range(count):
             raise PartitionNotFoundError(
-                f"topic {str(where)!r} has no partition {partition}", advice=f"Its partitions are 0 to {count - 1}"
+                f"topic {str(where)!r} has no partition {partition}", advice=f"Use a partition from 0 to {count - 1}"
             )
 
     def prepare(self, where: TopicName, positions: Mapping[int, int]) -> None:

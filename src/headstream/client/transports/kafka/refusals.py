@@ -65,7 +65,7 @@ TRANSIENT: Final = frozenset(
 _ADVICE: Final[dict[type[HeadstreamError], str]] = {
     TopicNotFoundError: "List the topics with log.topics(), or create the topic first",
     AuthenticationError: "Check user, password, kafka.security.protocol and kafka.sasl.mechanism",
-    PermissionDeniedError: "Ask the cluster's administrator for the ACL",
+    PermissionDeniedError: "Ask the cluster's administrator for the required ACL",
     ServerUnreachableError: "Check the brokers' addresses, and that they are running",
     LimitError: "Raise the topic's max.message.bytes, or send smaller messages",
     RebalancedError: "The partition was assigned to another member, which receives the uncommitted messages again",
@@ -78,7 +78,7 @@ def error_of(error: Any) -> Any:
     return error.args[0] if isinstance(error, KafkaException) else error
 
 
-def refused(error: Any, where: str, what: str = "Kafka refuses the request") -> HeadstreamError:
+def refused(error: Any, where: str, what: str = "Kafka refused the request") -> HeadstreamError:
     """Map a Kafka error to a HeadstreamError: the operation `what` failed at `where`."""
     cause = error_of(error)
     kind = _CLASSES.get(cause.code(), ServerError)

@@ -98,7 +98,7 @@ class KafkaTopics:
                 if not partitions:
                     return
             self._cluster.pause()
-        raise ServerUnreachableError("the brokers did not change the topic in time", where=spelled, advice="Check later")
+        raise ServerUnreachableError("the brokers did not change the topic in time", where=spelled, advice="Retry later")
 
     def get(self, name: TopicName) -> Topic:
         """Return a topic with its current partitions; TopicNotFoundError if it does not exist."""
@@ -209,7 +209,7 @@ class KafkaTopics:
     def rename(self, name: TopicName, to: str) -> None:
         """Raise UnsupportedError: Kafka cannot rename a topic."""
         raise unsupported(
-            f"Kafka cannot rename a topic: {name} stays {name}", f"Create {name.stream}/{to}, and copy the messages"
+            f"Kafka cannot rename a topic: {name} keeps the name {name}", f"Create {name.stream}/{to}, and copy the messages"
         )
 
     def purge(self, name: TopicName) -> None:
@@ -233,7 +233,7 @@ class KafkaStreams:
         check_name(name, "stream")
         if any(stream.name == name for stream in self.list()):
             raise AlreadyExistsError(f"the stream {name!r} already exists", advice="Choose another name")
-        raise unsupported("Kafka has no streams without topics", f"Create a topic: {name}/... makes its stream")
+        raise unsupported("Kafka has no streams without topics", f"Create a topic: {name}/... creates the stream")
 
     def get(self, name: str) -> Stream:
         """Return a stream; StreamNotFoundError if it has no topic."""
@@ -281,7 +281,7 @@ class KafkaPartitions:
 
     def delete(self, topic: TopicName, count: int) -> Topic:
         """Raise UnsupportedError: Kafka cannot delete partitions."""
-        raise unsupported("Kafka cannot delete partitions", f"Create another topic with fewer than {topic} has")
+        raise unsupported("Kafka cannot delete partitions", f"Create a topic with fewer partitions than {topic} has")
 
 
 def vars_of(options: TopicOptions) -> dict[str, Any]:
@@ -305,12 +305,12 @@ def _config_of(options: Mapping[str, Any], partitions: int) -> dict[str, str | N
     if options.get("deduplication_count") is not None:
         raise unsupported(
             "Kafka does not deduplicate by message id",
-            "Leave deduplication_count out: what one producer sends is stored once anyway",
+            "Omit deduplication_count: each producer's messages are stored once in any case",
         )
     if options.get("summary_headers") is not None:
-        raise unsupported("Kafka does not summarize headers", "Leave summary_headers out: this client filters what it reads")
+        raise unsupported("Kafka does not summarize headers", "Omit summary_headers: this client filters received messages")
     if options.get("kafka_headers") is not None:
-        raise unsupported("Kafka keeps no convention of headers for a topic", "Give kafka_headers to connect()")
+        raise unsupported("Kafka does not store a header convention per topic", "Pass kafka_headers to connect()")
     for name in ("deletion_grace_us", "legal_hold"):
         if options.get(name):
             raise unsupported(f"Kafka has no {name}: it cannot mark messages", f"Leave {name} out")
@@ -341,5 +341,5 @@ def _number(settings: Mapping[str, Any], name: str) -> int | None:
 
 def _no_stream(name: str) -> HeadstreamError:
     return StreamNotFoundError(
-        f"there is no stream {name!r}", advice="See log.streams(): a stream exists only while it has a topic"
+        f"there is no stream {name!r}", advice="List the streams with log.streams(): a stream exists only while it has a topic"
     )

@@ -18,7 +18,7 @@ SCHEMES: Final = {"headstream": 8090, "http": 80, "https": 443, "quic": 8080}
 """Scheme -> default port."""
 
 _LONGEST_MS: Final = 3_600_000
-_ESCAPES: Final = "In a password write ? as %3F, # as %23 and @ as %40"
+_ESCAPES: Final = "In a password, write ? as %3F, # as %23 and @ as %40"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ def _read_options(parts: SplitResult, given: Mapping[str, Any]) -> RemoteOptions
     kinds = {option.name: option.type for option in fields(RemoteOptions)}
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
         if name not in kinds:
-            what = "a server's URL has no such option" if "@" in name + text else f"a server's URL has no option {name!r}"
+            what = "a server's URL does not have this option" if "@" in name + text else f"a server's URL has no option {name!r}"
             raise InvalidOptionError(what, advice=f"Use one of {', '.join(kinds)}")
         parsed[name] = _read_option(name, text, str(kinds[name]))
     options = RemoteOptions(**(parsed | dict(given)))

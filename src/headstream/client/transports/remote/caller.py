@@ -168,7 +168,7 @@ class Caller:
             except HeadstreamError as error:
                 if doubt is None:
                     raise
-                doubt.add_note(f"When it was asked again, the server refused: {error}")
+                doubt.add_note(f"When the request was repeated, the server refused it: {error}")
                 raise doubt from error
 
     def _shortened(self, wait_ms: float, until_s: float | None) -> float:
@@ -289,7 +289,7 @@ class Pending(Generic[_R]):
         """Return the reply; if the connection broke, send the command again. Can be called only once."""
         connection, self._connection = self._connection, None
         if connection is None:
-            raise ClosedError("the request was cancelled", advice="Send it again")
+            raise ClosedError("the request was cancelled", advice="Send the request again")
         self._caller.use(connection)
         try:
             reply = connection.receive(self._command)

@@ -72,17 +72,17 @@ def login_of(address: ServerUrl) -> Command[LoggedIn]:
 
 def unreachable(address: ServerUrl, error: Exception) -> ServerUnreachableError:
     """Return the error for a connection that cannot be opened."""
-    advice = "Check that the server runs there, and that the URL is correct"
+    advice = "Check that the server is running, and that the URL is correct"
     if isinstance(error, TimeoutError):
         reason = f"no answer within {address.options.connect_timeout_ms} ms"
     elif isinstance(error, ssl.SSLCertVerificationError):
-        reason = f"its certificate is not trusted: {error.verify_message}"
+        reason = f"the server's certificate is not trusted: {error.verify_message}"
     elif isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
         is_http = address.scheme == "https"
-        reason = "it does not speak TLS there"
+        reason = "the port does not support TLS"
         advice = "Begin the URL with http://" if is_http else "Omit tls=true, or use the TLS port of the server"
     elif _is_refusal_of_plain_bytes(error) and not address.options.tls and _speaks_tls(address):
-        reason = "it speaks TLS there, and plain bytes were sent"
+        reason = "the port requires TLS"
         advice = "Begin the URL with https://" if address.scheme == "http" else "Add tls=true to the URL: ...:8090?tls=true"
     elif isinstance(error, HeadstreamError):
         reason = error.what

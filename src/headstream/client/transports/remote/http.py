@@ -87,7 +87,7 @@ class HttpConnector:
             raise explain_login(address, error) from None
         if found.access_token is None:
             raise ServerError(
-                "the server returned no access token for the login", where=address.place, advice="Check its version"
+                "the server returned no access token for the login", where=address.place, advice="Check the server's version"
             )
         return found.access_token
 
@@ -182,7 +182,7 @@ class HttpConnection:
         except (OSError, http.client.HTTPException) as error:
             raise lost(self._address, error) from error
         if not has_length:  # http.client accepts truncated headers as complete, even within a value
-            raise lost(self._address, "the server closed it in the middle of a response")
+            raise lost(self._address, "the server closed the connection during a response")
         is_json = (response.getheader("Content-Type") or "").partition(";")[0].strip() == _JSON
         if response.status >= 300:
             refused = self._refusal(response.status, body if is_json else b"")
@@ -203,12 +203,12 @@ class HttpConnection:
             advice = (
                 "Send smaller batches (batch_bytes), or raise the server's headstream.max_frame_size or http.max_request_size"
             )
-            return LimitError("a request exceeds the server's limit for HTTP", where=self._address.place, advice=advice)
+            return LimitError("a request exceeds the server's size limit for HTTP", where=self._address.place, advice=advice)
         if status >= 500:  # mostly a proxy's, which can have forwarded the request
             return lost(self._address, text)
         if status == 401:
             return AuthenticationError(text, where=self._address.place)
-        return ServerError(text, where=self._address.place, advice="Check that a Headstream server listens there")
+        return ServerError(text, where=self._address.place, advice="Check that a Headstream server listens at this address")
 
     def interrupt(self) -> None:
         if self._link.sock is not None:

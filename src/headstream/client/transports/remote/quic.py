@@ -131,7 +131,7 @@ class QuicClientConnection:
     def after_fork(self) -> None:
         """In a forked child: leave the connection to the parent process."""
         self._changed = threading.Condition()
-        self._failure, self._is_closing = "it is the parent's", True
+        self._failure, self._is_closing = "the connection belongs to the parent process", True
         close_copy(self._socket)
         for descriptor in (self._wake_read, self._wake_write):
             with suppress(OSError):  # the parent's thread has ended
@@ -154,7 +154,7 @@ class QuicClientConnection:
             raise ServerUnreachableError(
                 f"the server cannot be reached: {self._failure}",
                 where=self._address.place,
-                advice="Check that the server listens for QUIC there, and trust its certificate with tls_ca_file",
+                advice="Check that the server listens for QUIC at this address, and trust its certificate with tls_ca_file",
             )
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
@@ -181,7 +181,7 @@ class QuicClientConnection:
         if not is_over:
             raise lost(self._address, TimeoutError())
         if not is_whole:
-            raise lost(self._address, failure or "the server closed it")
+            raise lost(self._address, failure or "the server closed the connection")
         status, size = int.from_bytes(body[:4], "little"), int.from_bytes(body[4:8], "little")
         if len(body) != _HEAD_BYTES + size:
             raise lost(self._address, f"invalid response (status {status}, {len(body)} bytes)")
@@ -289,6 +289,6 @@ class QuicClientConnection:
             elif isinstance(event, events.StreamReset) and event.stream_id == self._stream:
                 self._failure = "the server refused the stream"
             elif isinstance(event, events.ConnectionTerminated):
-                self._failure = self._failure or event.reason_phrase or "the server closed it"
+                self._failure = self._failure or event.reason_phrase or "the server closed the connection"
             event = self._quic.next_event()
         self._changed.notify_all()

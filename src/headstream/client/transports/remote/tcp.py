@@ -155,7 +155,7 @@ class TcpConnection:
             more = self._link.recv_into(first[count:])
             count = count + more if more else 0
         if not count:
-            raise lost(self._address, "the server closed it")
+            raise lost(self._address, "the server closed the connection")
         status, size = int.from_bytes(first[:4], "little"), int.from_bytes(first[4:8], "little")
         if size > _MAX_REPLY_BYTES or count > _HEAD_BYTES + size:
             is_http = self._first.startswith(b"HTTP")
@@ -167,7 +167,7 @@ class TcpConnection:
         while at < size:
             more = self._link.recv_into(view[at:])
             if not more:
-                raise lost(self._address, "the server closed it in the middle of a response")
+                raise lost(self._address, "the server closed the connection during a response")
             at += more
         return status, view
 

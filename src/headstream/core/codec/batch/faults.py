@@ -44,7 +44,7 @@ _TEXTS: Final = {
     VALUE_TEXT: "the value of a string header is not UTF-8",
     VALUE_BOOL: "the value of a bool header is not 0 or 1",
     KIND_ZERO: "a header has the invalid kind 0",
-    CHECKSUM: "the checksum of a payload does not match it",
+    CHECKSUM: "a payload does not match its checksum",
 }
 
 

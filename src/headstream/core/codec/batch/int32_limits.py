@@ -13,7 +13,7 @@ def check_column(name: str, size: int) -> None:
     """Raise LimitError if a column exceeds the range of int32 offsets."""
     if size > MAX_OFFSET:
         what = f"{size} bytes exceed the limit of {MAX_OFFSET} bytes per column"
-        raise LimitError(what, where=f"column {name}", advice="Decode fewer messages at once")
+        raise LimitError(what, where=f"column {name}", advice="Decode fewer messages per call")
 
 
 def check_blocks(size: int) -> None:

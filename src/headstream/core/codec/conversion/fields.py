@@ -59,31 +59,31 @@ def find_in_fields(message: Message, capabilities: Capabilities) -> Iterator[Fin
     if capabilities.iggy_limits:
         if not message.payload:
             kind = "null" if message.payload is None else "empty"
-            yield Finding("payload", f"Iggy has no {kind} payload; the dialect {capabilities.name}-wide does")
+            yield Finding("payload", f"Iggy does not support {kind} payloads; the dialect {capabilities.name}-wide does")
         if message.key is not None and not 1 <= len(message.key) <= MAX_IGGY_VALUE_BYTES:
-            reason = f"a key of {len(message.key)} bytes does not fit an Iggy header, which has 1 to {MAX_IGGY_VALUE_BYTES}"
+            reason = f"a key of {len(message.key)} bytes does not fit an Iggy header, which must have 1 to {MAX_IGGY_VALUE_BYTES}"
             yield Finding("key", reason, remedies={"drop": DROPPED})
         if message.payload and len(message.payload) > _MAX_IGGY_PAYLOAD_BYTES:
             reason = f"Iggy limits payloads to {_MAX_IGGY_PAYLOAD_BYTES} bytes, not {len(message.payload)}"
             yield Finding("payload", reason)
         size = sum(len(value.data) for value in message.headers.values())
         if size > _MAX_IGGY_HEADER_BYTES:
-            reason = f"Iggy limits header values to {_MAX_IGGY_HEADER_BYTES} bytes in all, this message has {size}"
+            reason = f"Iggy limits header values to {_MAX_IGGY_HEADER_BYTES} bytes in total, but this message has {size}"
             yield Finding("headers", reason)
     if "key" not in stored and message.key is not None:
-        yield Finding("key", "it has no field for a key", remedies={"drop": DROPPED})
+        yield Finding("key", "the dialect has no field for a key", remedies={"drop": DROPPED})
     if "state" not in stored and message.state != MessageState.AVAILABLE:
-        yield Finding("state", f"it has no field for {state_name(message.state)}", remedies={"drop": DROPPED})
+        yield Finding("state", f"the dialect has no field for the state {state_name(message.state)}", remedies={"drop": DROPPED})
     if "checksum" not in stored and not message.verify():
-        yield Finding("checksum", "it does not match the payload, and has no field", remedies={"drop": DROPPED})
+        yield Finding("checksum", "the checksum is wrong, and the dialect has no field for it", remedies={"drop": DROPPED})
     if "id" not in stored and message.id:
-        yield Finding("id", "it has no field for a message's id", remedies={"drop": DROPPED})
+        yield Finding("id", "the dialect has no field for a message id", remedies={"drop": DROPPED})
     if "timestamp" not in stored and message.timestamp is not None:
-        yield Finding("timestamp", "it has no field for a time", remedies={"drop": DROPPED})
+        yield Finding("timestamp", "the dialect has no field for a timestamp", remedies={"drop": DROPPED})
     elif "micros" not in stored and message.timestamp is not None and message.timestamp % 1000:
-        yield Finding("timestamp", f"milliseconds cannot hold {message.timestamp} microseconds", remedies={"drop": DROPPED})
+        yield Finding("timestamp", f"milliseconds cannot represent {message.timestamp} microseconds", remedies={"drop": DROPPED})
     if "offset" not in stored and message.offset is not None:
-        yield Finding("offset", "it has no field for an offset", remedies={"drop": DROPPED})
+        yield Finding("offset", "the dialect has no field for an offset", remedies={"drop": DROPPED})
     if capabilities.name.startswith("kip82") and (message.offset or 0) > _MAX_I64:
         yield Finding("offset", f"the offset {message.offset} exceeds the dialect's 63 bits")
 
@@ -95,12 +95,12 @@ def find_in_headers(message: Message, capabilities: Capabilities) -> Iterator[tu
     for number, (key, value) in enumerate(pairs):
         part = f"header {key!r}"
         if not capabilities.headers:
-            yield number, Finding(part, f"it has no headers, but this header is {value.kind_name}", remedies={"drop": DROPPED})
+            yield (number, Finding(part, f"the dialect does not support headers ({value.kind_name})", remedies={"drop": DROPPED}))
         elif not capabilities.repeats and last[key] != number:
-            reason = "the key repeats, which it cannot hold; dropping retains the last value"
+            reason = "the dialect does not allow a repeated key; `drop` keeps the last value"
             yield number, Finding(part, reason, remedies={"drop": DROPPED})
         elif _is_reserved_name(number, key, message, capabilities):
-            yield number, Finding(part, "the name is reserved there", remedies={"drop": DROPPED})
+            yield number, Finding(part, "the name is reserved in this dialect", remedies={"drop": DROPPED})
         else:
             finding = capabilities.fit(key, value)[1]
             if finding is not None:

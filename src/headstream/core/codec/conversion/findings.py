@@ -14,9 +14,9 @@ OnLoss: TypeAlias = Policy | Sequence[Policy]
 POLICIES: Final[Mapping[str, str]] = {
     "error": "a loss is an error",
     "drop": "a loss is omitted",
-    "widen": "a value becomes one of a wider kind: a char a string, a value of an unknown kind raw bytes",
-    "text": "a value becomes its text",
-    "bare": "id and microseconds are omitted where they would become headers (kip82, kafka)",
+    "widen": "a value is converted to a wider kind: char to string, an unknown kind to raw",
+    "text": "a value is converted to a string",
+    "bare": "id and microseconds are omitted in dialects that store them as headers (kip82, kafka)",
 }
 
 

@@ -51,7 +51,7 @@ def fit_iggy(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None]
     if HeaderKind.RAW <= value.kind <= HeaderKind.FLOAT64 and 1 <= size <= MAX_IGGY_VALUE_BYTES:
         return value, None
     if value.kind <= HeaderKind.FLOAT64:
-        reason = f"Iggy's headers have 1 to {MAX_IGGY_VALUE_BYTES} bytes, this {value.kind_name} has {size}"
+        reason = f"an Iggy header must have 1 to {MAX_IGGY_VALUE_BYTES} bytes, but this {value.kind_name} has {size}"
         return value, _loss(key, reason)
     remedies: dict[str, Any] = {}
     if value.kind == HeaderKind.CHAR:
@@ -89,10 +89,10 @@ def fit_kip82(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None
         return value, _loss(key, f"KIP-82 has no kind {value.kind_name}", remedies)
     number = value.to_int()
     if not -(1 << 63) <= number < 1 << 63:
-        reason = f"KIP-82's integers have 64 bits with a sign, too few for the {value.kind_name} {number}"
+        reason = f"KIP-82 has only signed 64-bit integers, which cannot represent the {value.kind_name} {number}"
         return value, _loss(key, reason, {"text": string(str(number))})
     fitted = _WIDENED[kind](number)
-    return fitted, Finding(f"header {key!r}", f"{value.kind_name} becomes {fitted.kind_name}, its value is kept", is_loss=False)
+    return fitted, Finding(f"header {key!r}", f"{value.kind_name} becomes {fitted.kind_name} without a loss", is_loss=False)
 
 
 def fit_string(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | None]:
@@ -102,7 +102,7 @@ def fit_string(key: str, value: HeaderValue) -> tuple[HeaderValue, Finding | Non
     remedies = {"text": string(to_text(value))}
     if value.kind == HeaderKind.CHAR:
         remedies |= _char_remedies(value)
-    return value, _loss(key, f"an envelope's headers are strings, not {value.kind_name}", remedies)
+    return value, _loss(key, f"the headers of an envelope must be strings, not {value.kind_name}", remedies)
 
 
 def _char_remedies(value: HeaderValue) -> dict[str, Any]:

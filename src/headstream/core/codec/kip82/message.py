@@ -67,7 +67,7 @@ class Kip82Message:
             raise InvalidInputError(f"the magic must be 0, 1 or 2, not {self.magic}")
         if (self.timestamp_ms is None) != (self.magic == 0):
             raise InvalidInputError(
-                "magic 0 must have no timestamp, magic 1 and 2 must have a timestamp", advice="Pass None, or -1 if unknown"
+                "messages of magic 0 must not have a timestamp; magic 1 and 2 require one", advice="Pass None, or -1 if unknown"
             )
         if self.headers and self.magic != 2:
             raise InvalidInputError(
@@ -108,7 +108,7 @@ def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRIC
     Lengths and the checksum are checked now, headers when they are read. `lenient` ignores unknown bits of attributes.
     """
     reader = Reader(data, at)
-    offset, size, crc, magic, attributes = reader.pull_struct(_HEAD, "the head of a message")
+    offset, size, crc, magic, attributes = reader.pull_struct(_HEAD, "the header of a message")
     if magic not in _MIN_SIZE:
         raise DecodeError(f"magic {magic} is not 0, 1 or 2", at + 16)
     if size < _MIN_SIZE[magic]:

@@ -144,7 +144,7 @@ def _by_topic(partitions: tuple[Any, ...], encode: Callable[[Any], bytes]) -> li
 def decode_request(data: BytesLike) -> tuple[RequestHead, ProduceRequest | FetchRequest]:
     """Decode the header and the request of a complete frame; message sets remain encoded."""
     reader = _open(data)
-    api_key, version, correlation_id = reader.pull_struct(struct.Struct(">hhi"), "the head of a request")
+    api_key, version, correlation_id = reader.pull_struct(struct.Struct(">hhi"), "the header of a request")
     if version not in _MAGICS.get(api_key, {}):
         raise DecodeError(f"API {api_key} in version {version} is not a Produce or Fetch request of KIP-82", 4)
     head = RequestHead(version, correlation_id, _pull_string(reader, "the client id", is_nullable=True))

@@ -54,7 +54,7 @@ def from_message(message: Message) -> Kip82Message:
     if headers:
         name, value = headers.items()[0]
         if any(name == other and value.kind == kind for other, kind, _, _ in _RESERVED_FIELDS):
-            raise HeaderError(f"the header {name!r} is reserved as the first header", advice="Rename it")
+            raise HeaderError(f"the header {name!r} is reserved as the first header", advice="Rename the header")
     if reserved:
         headers = Headers([*reserved, *headers.items()])
     return Kip82Message(
@@ -68,7 +68,7 @@ def from_message(message: Message) -> Kip82Message:
 
 
 def to_message(message: Kip82Message, *, topic: str | None = None, partition: int | None = None) -> Message:
-    """Convert a KIP-82 message to a message; headers are not decoded unless the first header is reserved."""
+    """Convert a KIP-82 message to a Headstream message; headers are not decoded unless the first header is reserved."""
     headers, members = message.headers, dict[str, Any]()
     if message.timestamp_ms is not None and message.timestamp_ms >= 0:
         members["timestamp"] = message.timestamp_ms * 1000

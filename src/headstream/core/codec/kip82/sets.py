@@ -105,7 +105,7 @@ def _unwrap(
     if wrapper.value is None:
         raise DecodeError("a compressed message set is null", at, where=where)
     if wrapper.headers and layout.strict:
-        raise DecodeError("a compressed message set has its own headers", at, where=where)
+        raise DecodeError("a compressed message set must not have headers", at, where=where)
     try:
         data = decompress(wrapper.compression, wrapper.value, max_bytes, decompressors)
     except DecodeError as error:

@@ -50,7 +50,7 @@ from headstream.core.wire.shapes import (
 from headstream.core.wire.statuses import Status
 from headstream.errors import DecodeError, InvalidInputError
 
-LATER_GENERATION: Final = "a send of Iggy's later generation (servers from 0.5.0, SDK from 0.7.0), whose messages have no state"
+LATER_GENERATION: Final = "a send request of a newer Iggy client (SDK 0.7.0 or newer), whose messages have no state"
 """Error message for a send of a newer version of Iggy."""
 
 _POLL_NUMBERS: Final = struct.Struct("<IBQIB")

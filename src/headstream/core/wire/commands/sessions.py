@@ -127,7 +127,7 @@ class Login(Command[LoggedIn]):
         if self.is_of_later_generation:
             raise refusal(
                 Status.INVALID_VERSION,
-                f"SDK {self.version} of Iggy is not served: use SDK 0.11 (apache-iggy 0.9.0), or one before 0.7 (iggy-py)",
+                f"SDK {self.version} of Iggy is not supported: use SDK 0.11 (apache-iggy 0.9.0), or an SDK before 0.7 (iggy-py)",
             )
 
 

@@ -122,7 +122,7 @@ class SettleDeliveries(GroupCommand[SettledDeliveries]):
     def validate(self) -> None:
         pause_rule_of(self)
         if len(self.changes) > _MAX_CHANGES:
-            raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps; one request has at most {_MAX_CHANGES}")
+            raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps exceed the limit of one request, {_MAX_CHANGES}")
         check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the name of the dead-letter topic")
         for change in self.changes:
             if change.from_offset >= change.until_offset:

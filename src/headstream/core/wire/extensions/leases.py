@@ -145,7 +145,7 @@ class SettleLeases(GroupCommand[RefusedChanges]):
     def validate(self) -> None:
         pause_rule_of(self)
         if len(self.changes) > _MAX_CHANGES:
-            raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps; one request has at most {_MAX_CHANGES}")
+            raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps exceed the limit of one request, {_MAX_CHANGES}")
         check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the name of the dead-letter topic")
         for change in self.changes:
             is_single = change.step in (LeaseStep.FAILED, LeaseStep.POISONED)
@@ -154,4 +154,4 @@ class SettleLeases(GroupCommand[RefusedChanges]):
             if change.step is LeaseStep.POISONED and change.reason not in list(DeadLetterReason):
                 raise refusal(Status.INVALID_FORMAT, f"{change.reason!r} is not a reason: use {', '.join(DeadLetterReason)}")
             if change.step is LeaseStep.EXTENDED and change.delay_us > MAX_LEASE_US:
-                raise refusal(Status.INVALID_FORMAT, f"a lease of {change.delay_us} us; the longest has {MAX_LEASE_US}")
+                raise refusal(Status.INVALID_FORMAT, f"a lease of {change.delay_us} us exceeds the maximum of {MAX_LEASE_US}")

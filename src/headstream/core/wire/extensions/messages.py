@@ -81,9 +81,9 @@ class FetchMessages(TopicCommand[FetchedMessages]):
 
     def validate(self) -> None:
         if not self.count:
-            raise refusal(Status.INVALID_MESSAGES_COUNT, "a fetch asks for 1 message or more")
+            raise refusal(Status.INVALID_MESSAGES_COUNT, "a fetch must request at least 1 message")
         if self.consumer is None and (self.auto_commit or self.kind == PollingKind.NEXT):
-            raise refusal(Status.INVALID_FORMAT, "next and auto_commit need a consumer")
+            raise refusal(Status.INVALID_FORMAT, "next and auto_commit require a consumer")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ _POLL_NUMBERS: Final = struct.Struct("<BIBQIB")
 """Flag and partition, kind, value, count and auto_commit."""
 
 _FAULTS: Final = {
-    BatchFault.LAYOUT: (Status.INVALID_COMMAND, "the batch of a send does not consist of its frames"),
+    BatchFault.LAYOUT: (Status.INVALID_COMMAND, "the batch of a send request does not consist of complete frames"),
     BatchFault.RESERVED: (Status.INVALID_RESERVED_FIELD, "a reserved field of a batch is not 0"),
     BatchFault.BATCH_CHECKSUM: (Status.INVALID_BATCH_CHECKSUM, "a batch does not match its checksum"),
     BatchFault.MESSAGE_CHECKSUM: (Status.INVALID_MESSAGE_CHECKSUM, "a message does not match its checksum"),
@@ -60,7 +60,7 @@ class VsrEncoding(Encoding):
             return _decode_poll(bytes(payload[HEADER_BYTES:]), self._hold_ms)
         kind = COMMANDS.get(code)
         if kind is None:
-            raise refusal(Status.FEATURE_UNAVAILABLE, "there is no such operation or read")
+            raise refusal(Status.FEATURE_UNAVAILABLE, "the operation or read does not exist")
         return pull_request(kind, reader)
 
     def encode_reply(self, command: Command[Any], reply: Any) -> list[BytesLike]:

@@ -27,7 +27,7 @@ def decode_login(reader: Reader) -> Login | LoginWithToken:
     if protocol >> 10 != PROTOCOL >> 10:
         version = f"{protocol >> 20}.{protocol >> 10 & 1023}.{protocol & 1023}"
         advice = "Use SDK 0.11 (apache-iggy 0.9.0), or an SDK before 0.7 (iggy-py)"
-        raise refusal(Status.INCOMPATIBLE_PROTOCOL, f"a client of Iggy's protocol {version}: 0.11 is served", advice=advice)
+        raise refusal(Status.INCOMPATIBLE_PROTOCOL, f"version {version} of Iggy's protocol is not supported", advice=advice)
     reader.pull_text8("the name of the SDK")
     reader.pull_text8("the version of the SDK")
     first = reader.pull_text8("a username or a token")

@@ -98,14 +98,14 @@ _UNUSED: Final = "Accepted without effect"
 NO_OPTIONS: Final[dict[str, Option]] = {}
 """Streams and users have no options."""
 UPDATABLE_OPTIONS: Final[dict[str, Option]] = {
-    "message_expiry": Option(_expiry, HeaderKind.UINT64, "Age of deleted messages, microseconds, or a string such as `7 days`"),
-    "max_topic_size": Option(_size, HeaderKind.UINT64, "Size at which old messages are deleted, bytes, or as `10 GB`"),
-    "compression_algorithm": Option(_compression, HeaderKind.STRING, "none or gzip; stored without effect", b"none"),
+    "message_expiry": Option(_expiry, HeaderKind.UINT64, "Age of deleted messages: microseconds, or a string such as `7 days`"),
+    "max_topic_size": Option(_size, HeaderKind.UINT64, "Size at which messages are deleted: bytes, or such as `10 GB`"),
+    "compression_algorithm": Option(_compression, HeaderKind.STRING, "none or gzip; stored, but has no effect", b"none"),
 }
 """Options accepted for an existing topic."""
 TOPIC_OPTIONS: Final[dict[str, Option]] = {
     **UPDATABLE_OPTIONS,
-    "durability": Option(_durability, HeaderKind.STRING, "persisted syncs each send, replicated as configured", b"replicated"),
+    "durability": Option(_durability, HeaderKind.STRING, "persisted: sync each send; replicated: as configured", b"replicated"),
     "consumer_offset_durability": Option(_offset_durability, HeaderKind.STRING, "persisted is refused", b"replicated"),
     "segment_size": Option(_count, HeaderKind.UINT64, _UNUSED),
     "messages_required_to_save": Option(_count, HeaderKind.UINT32, _UNUSED),
@@ -122,7 +122,7 @@ def pull_options(reader: Reader, known: Mapping[str, Option]) -> dict[str, Any]:
         HeadstreamError: an unknown key (status 4041), an invalid value (4042) or too many options (4043).
     """
     if reader.remaining > _MAX_BYTES:
-        raise refusal(Status.OPTIONS_TOO_LARGE, f"options have at most {_MAX_BYTES} bytes, not {reader.remaining}")
+        raise refusal(Status.OPTIONS_TOO_LARGE, f"options must have at most {_MAX_BYTES} bytes, not {reader.remaining}")
     fields, seen = dict[str, Any](), set[str]()
     while reader.remaining:
         at, kind = reader.at, reader.pull_u8("the kind of an option's key")
@@ -153,7 +153,7 @@ def read_options(texts: object, known: Mapping[str, Option]) -> dict[str, Any]:
 def _read_option(key: str, kind: int, value: bytes, known: Mapping[str, Option]) -> dict[str, Any]:
     option = known.get(key)
     if option is None:
-        raise refusal(Status.UNSUPPORTED_OPTION, f"there is no option {key!r:.60} here", advice=f"Use one of {', '.join(known)}")
+        raise refusal(Status.UNSUPPORTED_OPTION, f"there is no option {key!r:.60}", advice=f"Use one of {', '.join(known)}")
     try:
         HeaderValue(kind, value)  # has the width of its kind, and a text is UTF-8
         return option.read(kind, value)

@@ -45,7 +45,7 @@ BOOKKEEPING: Final = ["_hs_valid_from", "_hs_versions"]
 
 
 def closings(ends: Sequence[tuple[str, str]]) -> tuple[Mapping[str, str], str]:
-    """Return SQL that closes versions older than a load that neither a later change nor a row of the load has closed.
+    """Return SQL that closes each version from before a load, unless a later change or a row of the load has closed it.
 
     Returns an expression per changed column, and the condition for the rows to change.
     """
@@ -175,7 +175,7 @@ class Scd2Table(RememberedTable):
         return None if len(keys) > most else key_table(keys, self.keys, {key: arrow_type(self.columns[key]) for key in self.keys})
 
     def stored_where(self, ranges: ValueRanges, lowest: str, ends: Sequence[str]) -> str:
-        """Return the SQL condition for versions that changes with these key ranges and this lowest sequence can affect."""
+        """Return the SQL condition for stored versions that can be affected by changes from a sequence, with these key ranges."""
         self._ends = ends
         before = ", ".join(quote_text(end) for end in ends if end < lowest)
         if before:  # see _read()

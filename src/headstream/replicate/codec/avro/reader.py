@@ -14,7 +14,7 @@ from headstream.errors import DecodeError
 from headstream.replicate.codec.avro.codes import SPARE_VALUES
 
 INT_RANGE: Final = (-(1 << 31), (1 << 31) - 1)
-# Entries of a map of texts, an envelope's headers: each key is compared with all before it.
+# Entries of a map of strings, an envelope's headers: each key is compared with all before it.
 MAX_MAP_ENTRIES: Final = 256
 
 

@@ -43,7 +43,7 @@ MAX_DATA_BYTES: Final = (1 << 32) - 1  # the range of scratch's uint32
 # A short text is copied as so many bytes, which is one move where copying just its own is a call; so that many bytes
 # must be readable from its first on, and writable after a column's last text.
 SHORT = cython.declare(cython.longlong, 16)
-# Rows whose texts are copied column by column before the next ones: few enough to stay in the processor's cache.
+# Rows whose strings are copied column by column before the next ones: few enough to stay in the processor's cache.
 BLOCK = cython.declare(cython.longlong, 1024)
 
 

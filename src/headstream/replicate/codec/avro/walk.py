@@ -2,7 +2,7 @@
 
 The steps of a task (codec.avro.codes) control the reading. Numbers are written to `fixed` and the starts of strings to `scratch`,
 in the layout of codec.avro.rows. Fields that do not become columns are skipped (codec.avro.skip). Reading stops at a row that
-does not match its schema, with the fault in the task's notes.
+does not match its schema, and the task's notes then contain the fault.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def _read_columns(shape: Shape, plan: RowPlan, payloads: pa.BinaryArray, rows: R
     }
     table = pa.table({one.name: _member(found, decoded.count, one) for one in shape.reading})
     good = rows[np.frombuffer(decoded.rows, np.int64)]
-    faults = {int(rows[place]): f"not a message of Debezium: {fault}" for place, fault in decoded.faults}
+    faults = {int(rows[place]): f"not a Debezium message: {fault}" for place, fault in decoded.faults}
     return MessageGroup(good, shape.fields, table, faults)
 
 

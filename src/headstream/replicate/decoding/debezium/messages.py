@@ -107,7 +107,7 @@ def read_groups(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, settin
         first: bytes = some[0].as_py()
         prefix = _find_prefix(first)
         if prefix is None:
-            yield no_messages(rows[left[:1]], reason="not a message of Debezium in JSON")
+            yield no_messages(rows[left[:1]], reason="not a Debezium message in JSON")
             left = left[1:]
             continue
         same = pc.starts_with(some, pattern=prefix).to_numpy(zero_copy_only=False)
@@ -206,7 +206,7 @@ def _flattened(members: Mapping[str, Mapping[str, Any]], settings: DebeziumSetti
     prefix = settings.flattened
     if not prefix:
         raise SchemaError(
-            "the message is flattened (ExtractNewRecordState)", advice="Set debezium.flattened to add.fields.prefix"
+            "the message is flattened (ExtractNewRecordState)", advice="Set debezium.flattened to the value of add.fields.prefix"
         )
     source = _source(settings)
     places = {"op": ("op",), "transaction_id": ("transaction", "id")}
@@ -292,7 +292,7 @@ def _read_bare(payloads: pa.BinaryArray, rows: RowNumbers, known: Known, setting
     others = np.flatnonzero(~changes)
     if len(others):
         flat = np.array([_is_bare_row(text) for text in payloads.take(pa.array(others)).to_pylist()])
-        yield no_messages(rows[others[flat]], reason="a flattened message without a schema, or no message of Debezium")
+        yield no_messages(rows[others[flat]], reason="a flattened message without a schema, or not a Debezium message")
         rest = others[~flat]
         yield _read_schema(Shape(None, _OTHERS), payloads.take(pa.array(rest)), rows[rest])
     if changes.any():
@@ -374,7 +374,7 @@ def read_each(payloads: Sequence[bytes], rows: RowNumbers, shape: Shape, load: C
         try:
             documents[place] = _fit_message(load(payload), types, is_flat=shape.added is not None)
         except (DecodeError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
-            faults[int(rows[place])] = f"not a message of Debezium: {error}"[:300]
+            faults[int(rows[place])] = f"not a Debezium message: {error}"[:300]
     try:
         table = pa.Table.from_pylist([*documents.values()], schema=shape.reading)
     except (ValueError, TypeError, AttributeError, pa.ArrowException):
@@ -384,7 +384,7 @@ def read_each(payloads: Sequence[bytes], rows: RowNumbers, shape: Shape, load: C
                 parts.append(pa.Table.from_pylist([document], schema=shape.reading))
             except (ValueError, TypeError, AttributeError, pa.ArrowException) as error:
                 del documents[place]
-                faults[int(rows[place])] = f"not a message of Debezium: {error}"[:300]
+                faults[int(rows[place])] = f"not a Debezium message: {error}"[:300]
         table = pa.concat_tables([shape.reading.empty_table(), *parts])
     return MessageGroup(rows[np.array([*documents], np.int64)], shape.fields, table.combine_chunks(), faults)
 

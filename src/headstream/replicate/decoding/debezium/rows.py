@@ -47,7 +47,7 @@ from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
 
-REGISTRY_REASON: Final = "the message has schema registry framing, and no registry is configured: set registry"
+REGISTRY_REASON: Final = "the message has the framing of a schema registry, but no registry is configured. Set registry"
 SERVER: Final = "debezium"
 """The server of every table's lineage; the task is the topic prefix."""
 _INSERT, _UPDATE, _DELETE, _REFRESH = range(4)
@@ -196,7 +196,7 @@ class _Decoding:
             if not table:
                 other = pc.equal(operations, "m").to_numpy()
                 self.result.unwanted += int(np.count_nonzero(other))
-                self.result.faults |= dict.fromkeys(rows[~other].tolist(), "the message names no table: source.table")
+                self.result.faults |= dict.fromkeys(rows[~other].tolist(), "the message has no table name (source.table)")
                 continue
             whole = _Part(
                 rows, group.fields, Lineage(SERVER, task, schema, table), connector, (), group.table.filter(pa.array(mask))
@@ -207,7 +207,7 @@ class _Decoding:
                     yield replace(whole.where(chosen), keys=keys)
             if group.is_inferred:
                 self.result.note(
-                    f"table {whole.lineage.qualified_name}: types are inferred, as its messages have no schema", len(rows)
+                    f"table {whole.lineage.qualified_name}: types are inferred, since messages have no schema", len(rows)
                 )
 
     def _without_truncations(self, part: _Part, operations: pa.ChunkedArray) -> _Part:
@@ -364,7 +364,7 @@ class _Decoding:
         masks = values.masks()
         lost = [place for place, mask in enumerate(masks.to_pylist()) if mask is not None and codes[place] == _INSERT]
         if lost:
-            result.note(f"table {part.lineage.qualified_name}: values of new rows were not sent, and are null", len(lost))
+            result.note(f"table {part.lineage.qualified_name}: values of new rows that were not sent are null", len(lost))
         transactions, events = _transactions(part)
         details = [
             pc.cast(part.column("source", "ts_ms"), pa.timestamp("ms")).cast(pa.string()),
@@ -409,7 +409,7 @@ class _Decoding:
         for place in np.flatnonzero(marked & (codes == _INSERT)).tolist():
             key = _read_old_key(headers[place].as_py())
             if key is None or not key.keys() >= set(part.keys):
-                faults[int(part.rows[place])] = f"the header {_OLD_KEY} is not the key of a row in JSON"
+                faults[int(part.rows[place])] = f"the header {_OLD_KEY} must be a row key in JSON"
             else:
                 found[place] = key
         return found

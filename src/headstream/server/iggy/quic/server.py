@@ -94,7 +94,7 @@ class QuicServer:
         self._quota = admission.quota
         self._waiting = 0
         self._clients: dict[QuicClient, set[bytes]] = {}
-        self._unauthenticated = UnauthenticatedConnections[QuicClient](lambda client: client.close("others need the place"))
+        self._unauthenticated = UnauthenticatedConnections[QuicClient](lambda client: client.close("too many connections"))
         self._by_id: dict[bytes, QuicClient] = {}
         self._begun = 0
         self._begun_since_s = 0.0

@@ -47,7 +47,7 @@ def load_certificate(configuration: QuicConfiguration, files: TlsFiles) -> None:
         configuration.private_key = load_pem_private_key(key_pem, files.password.encode() or None)
     except (ValueError, TypeError) as error:
         raise InvalidOptionError(
-            f"cannot load the certificate and private key: {error}", where=str(files.certificate), advice="Set PEM files"
+            f"cannot load the certificate and private key: {error}", where=str(files.certificate), advice="Specify PEM files"
         ) from None
     configuration.certificate, configuration.certificate_chain = chain[0], chain[1:]
 
@@ -64,7 +64,7 @@ def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
         known = x509.load_pem_x509_certificate(certificate.read_bytes())
         if known.not_valid_after_utc - now > datetime.timedelta(days=_LEFT_DAYS):
             return files
-        why = "the last one expires soon"
+        why = "the previous certificate expires soon"
     except (StorageError, InvalidOptionError) as error:
         why = str(error) if key.exists() else "there was none"
     made = ec.generate_private_key(ec.SECP256R1())

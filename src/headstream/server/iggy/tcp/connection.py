@@ -262,7 +262,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     # -- one frame after the other --------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Answer frames until all are answered, a worker or wait handles a frame, or the round ends; write the responses."""
+        """Answer frames until none is left, one needs a worker or must wait, or the round ends; write the responses."""
         responder = self._responder
         if self._is_lost or self.is_busy or self._is_full or self._memory.is_waiting:
             return

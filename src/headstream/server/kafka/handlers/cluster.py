@@ -59,7 +59,7 @@ def describe_acls(call: Call) -> Reply:
     """Return the error of a broker without an authorizer, because users have rights instead of ACLs."""
     return {
         "error_code": ErrorCode.SECURITY_DISABLED,
-        "error_message": "there are no ACLs: rights are those of the server's users",
+        "error_message": "ACLs are not supported: the server's users have permissions instead",
     }
 
 

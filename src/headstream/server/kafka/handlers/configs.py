@@ -76,12 +76,12 @@ _ACCEPTED: Final[Mapping[str, re.Pattern[str]]] = {
 _REQUIRED: Final[Mapping[str, tuple[str, str]]] = {
     "flush.messages": (_NEVER, "choose when messages are synced to the disk with `headstream topic create --fsync`"),
     "flush.ms": (_NEVER, "choose when messages are synced to the disk with `headstream topic create --fsync`"),
-    "max.compaction.lag.ms": (_NEVER, "a compaction is due when it pays off, or after an hour"),
+    "max.compaction.lag.ms": (_NEVER, "the server decides when to compact, at the latest after an hour"),
     "message.timestamp.after.max.ms": (_NEVER, "timestamps are not limited"),
     "message.timestamp.before.max.ms": (_NEVER, "timestamps are not limited"),
     "message.timestamp.difference.max.ms": (_NEVER, "timestamps are not limited"),
-    "message.timestamp.type": ("CreateTime", "records keep the time that their producers gave them"),
-    "min.compaction.lag.ms": ("0", "a compaction takes closed segments of any age"),
+    "message.timestamp.type": ("CreateTime", "records keep the timestamps of their producers"),
+    "min.compaction.lag.ms": ("0", "closed segments of any age are compacted"),
     "min.insync.replicas": ("1", "there is one broker"),
     "remote.storage.enable": ("false", "there is no remote storage"),
 }

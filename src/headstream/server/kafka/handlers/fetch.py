@@ -271,7 +271,7 @@ class FetchSession:
         """Raise an error for an offset that was dropped during the read; the client decides where to continue."""
         first, end_now = find_bounds(self._call, place, number)
         if offset < first or polled.generation != place.topic.generation(number):
-            raise OffsetOutOfRangeError(f"offset {offset} was dropped")
+            raise OffsetOutOfRangeError(f"offset {offset} was removed")
         return first, max(end, end_now, polled.end_offset)
 
 

@@ -62,7 +62,7 @@ class ErrorCode(enum.IntEnum):
 
 
 class ProtocolError(HeadstreamError):
-    """A refusal with a given code."""
+    """The error of a request that is answered with a given error code."""
 
     def __init__(self, fault: ErrorCode, what: str) -> None:
         super().__init__(what)

@@ -51,7 +51,7 @@ def test_a_token_of_the_environment_stands_in_where_nobody_is_named() -> None:
         ("headstream://u:secret@host/shop", {}, "must not have a path"),
         ("headstream://u:12#secret@host", {}, "must not have a path.*write . as %3F, # as %23"),
         ("headstream://u:secret#x@host", {}, "the port is invalid"),
-        ("headstream://u:12?secret@host", {}, "no such option"),
+        ("headstream://u:12?secret@host", {}, "does not have this option"),
         ("headstream://u:secret@host?colour=red", {}, "no option 'colour'. Use one of tls"),
         ("headstream://u:secret@host?tls=yes", {}, "tls must be true or false, not 'yes'"),
         ("headstream://u:secret@host?timeout_ms=soon", {}, "timeout_ms must be a number of milliseconds, not 'soon'"),

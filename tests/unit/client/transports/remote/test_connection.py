@@ -84,14 +84,18 @@ def test_an_invalid_response_leaves_the_outcome_unknown() -> None:
 @pytest.mark.parametrize(
     ("scheme", "said", "text"),
     [
-        ("headstream", b"", r"cannot be reached: the connection to the server broke: the server closed it \(head[^ ]*\)\. Check"),
+        (
+            "headstream",
+            b"",
+            r"cannot be reached: the connection to the server broke: the server closed the connection \(head[^ ]*\)\. Check",
+        ),
         (
             "headstream",
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
             r"the server speaks HTTP: begin the URL with http://\) \(head[^ ]*\)\. Check",
         ),
         ("http", b"\x00\x01\x02\n", r"broke: the server does not speak HTTP \(http://[^ ]*\)\. Check"),
-        ("https", b"no TLS at all", r"cannot be reached: it does not speak TLS there \(https://[^ ]*\)\. Begin"),
+        ("https", b"no TLS at all", r"cannot be reached: the port does not support TLS \(https://[^ ]*\)\. Begin"),
     ],
 )
 def test_a_server_of_something_else_is_told_in_plain_words(scheme: str, said: bytes, text: str) -> None:

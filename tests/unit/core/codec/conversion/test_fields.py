@@ -34,7 +34,7 @@ def test_a_field_without_a_place_is_refused_and_dropped() -> None:
 def test_a_name_that_stands_for_something_else_there_is_refused(to: str, key: str) -> None:
     value: Any = {"hs.key": b"k", "hs.null": True, "hs.id": bytes(16), "hs.checksum": 5}[key]
     given = hs.Message(payload=b"x", headers=hs.Headers([(key, value), ("a", 1)]), offset=1, timestamp=1000)
-    with pytest.raises(LimitError, match="the name is reserved there"):
+    with pytest.raises(LimitError, match="the name is reserved in this dialect"):
         convert(given, to=to)
     (again,) = read_messages(convert(given, to=to, on_loss="drop"), dialect=to)
     assert again.headers == hs.Headers({"a": 1})

@@ -16,16 +16,16 @@ from tests.unit.core.codec.conversion.test_dialects import header_after, message
 @pytest.mark.parametrize(
     ("to", "value", "reason"),
     [
-        ("binary", "", "Iggy's headers have 1 to 255 bytes, this string has 0"),
-        ("json", b"", "Iggy's headers have 1 to 255 bytes, this raw has 0"),
+        ("binary", "", "an Iggy header must have 1 to 255 bytes, but this string has 0"),
+        ("json", b"", "an Iggy header must have 1 to 255 bytes, but this raw has 0"),
         ("binary", "x" * 256, "this string has 256"),
         ("binary", hs.char("ß"), "Iggy has no kind char"),
         ("json", None, "Iggy has no kind null"),
         ("binary", hs.HeaderValue(99, b"?"), r"Iggy has no kind unknown\(99\)"),
-        ("kip82", hs.uint64(1 << 63), "too few for the uint64 9223372036854775808"),
-        ("kip82", hs.int128(-(1 << 63) - 1), "too few for the int128 -9223372036854775809"),
+        ("kip82", hs.uint64(1 << 63), "cannot represent the uint64 9223372036854775808"),
+        ("kip82", hs.int128(-(1 << 63) - 1), "cannot represent the int128 -9223372036854775809"),
         ("kip82", hs.char("\ud800"), "half of a surrogate pair"),
-        ("kip82-1", 5, "it has no headers, but this header is int64"),
+        ("kip82-1", 5, "the dialect does not support headers"),
         ("binary-wide", hs.HeaderValue(266, b"?"), r"Headstream has no kind kip82\(10\)"),
     ],
 )
@@ -55,5 +55,5 @@ def test_convert_refuses_a_header_that_the_dialect_cannot_express_as_plan_conver
 def test_an_integer_that_fits_keeps_its_value_and_the_plan_says_under_which_kind(value: Any, becomes: Any) -> None:
     (finding,) = plan_conversion(message(k=value), to="kip82")
     assert not finding.is_loss
-    assert str(finding) == f"header 'k': {value.kind_name} becomes {becomes.kind_name}, its value is kept"
+    assert str(finding) == f"header 'k': {value.kind_name} becomes {becomes.kind_name} without a loss"
     assert header_after(value, "kip82") == becomes

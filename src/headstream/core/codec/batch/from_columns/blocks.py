@@ -236,7 +236,7 @@ class BlockBuilder:
         if width < 1:
             raise InvalidInputError(f"the width must be at least 1 byte, not {width}")
         if validity is not None and memoryview(validity).nbytes < (self._count + 7) // 8:
-            raise InvalidInputError(f"{memoryview(validity).nbytes} bytes of validity are too few for {self._count} values")
+            raise InvalidInputError(f"{memoryview(validity).nbytes} validity bytes are too few for {self._count} values")
         if memoryview(data).nbytes < width * self._count:
             raise InvalidInputError(f"{self._count} values of {width} bytes do not fit in {memoryview(data).nbytes} data bytes")
         self._parts.append(_BlockPart(VariableColumn(b"", data, validity), width, key, kind))

@@ -115,7 +115,7 @@ def hash_keys(offsets: BytesLike, data: BytesLike, validity: BytesLike | None, p
     offsets_view, data_view, validity_view = memoryview(offsets), memoryview(data), memoryview(validity or b"")
     count = max(offsets_view.nbytes // 4 - 1, 0)
     if partitions < 1 or (validity is not None and validity_view.nbytes < (count + 7) // 8):
-        raise InvalidInputError(f"{count} keys do not fit the validity bitmap, or {partitions} partitions are fewer than 1")
+        raise InvalidInputError(f"the validity bitmap is too short for {count} keys, or partitions is below 1")
     result = c.new_bytes(4 * count)
     q: cython.p_uchar = c.writable(result)
     begins: cython.p_const_uchar = c.readable(offsets_view)

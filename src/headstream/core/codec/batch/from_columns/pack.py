@@ -3,7 +3,7 @@
     sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
 
 First the position and size of each message's value is determined for each column (-1: no value). Then the messages are written
-one after the other. A key and a null payload become reserved headers.
+one after another. A key and a null payload become reserved headers.
 """
 
 from __future__ import annotations

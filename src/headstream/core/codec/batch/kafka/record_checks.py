@@ -23,10 +23,10 @@ NO_BASE_MS: Final = -(1 << 63)
 TIME_FAULT: Final = 4
 FAULTS: Final = {
     1: "a record is cut short",
-    2: "a record has another length than it says",
+    2: "the length of a record does not match its length field",
     3: "the offsets of the records are not 0, 1, 2 and so on",
     TIME_FAULT: "the time of a record is out of range",
-    5: "there are more bytes than records",
+    5: "there are unexpected bytes after the records",
 }
 """The descriptions of faults by number."""
 

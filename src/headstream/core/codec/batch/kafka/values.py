@@ -81,7 +81,7 @@ def _digits_end(p: cython.p_const_uchar, at: cython.longlong, end: cython.longlo
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_whole(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Return whether a text matches -?(0|[1-9][0-9]{0,38})."""
+    """Return whether a string matches -?(0|[1-9][0-9]{0,38})."""
     end: cython.longlong = at + size
     if at < end and p[at] == 45:
         at += 1
@@ -94,7 +94,7 @@ def _is_whole(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlon
 @cython.exceptval(check=False)
 @cython.nogil
 def _is_float(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Return whether a text matches -?(inf|nan|[0-9]+([.][0-9]+)?(e[+-]?[0-9]{1,3})?)."""
+    """Return whether a string matches -?(inf|nan|[0-9]+([.][0-9]+)?(e[+-]?[0-9]{1,3})?)."""
     end: cython.longlong = at + size
     begin: cython.longlong
     if at < end and p[at] == 45:
@@ -128,7 +128,7 @@ def _is_float(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlon
 def _read_char(
     p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write the UTF-16 code unit of a text of one character; return 2, or INVALID_TEXT."""
+    """Write the UTF-16 code unit of a one-character string; return 2, or INVALID_TEXT."""
     unit: cython.uint = p[at] if size > 0 else 0
     if size == 2:
         unit = (unit & 0x1F) << 6 | p[at + 1] & 0x3F

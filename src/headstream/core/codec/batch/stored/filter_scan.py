@@ -159,7 +159,7 @@ def _scan(
 def _copy_runs(
     p: cython.p_const_uchar, runs: cython.p_const_uchar, count: cython.longlong, target: cython.p_uchar
 ) -> cython.longlong:
-    """Copy the listed runs of bytes one after the other; return their total size."""
+    """Copy the listed runs of bytes one after another; return their total size."""
     to: cython.longlong = 0
     i: cython.longlong
     for i in range(count):

@@ -32,24 +32,24 @@ NOTES: Final = struct.Struct("<5q")
 
 _LIMITS: Final = {
     KEY_SIZE: "a header key must have 1 to {need} bytes, not {have}",
-    KIND: "a header of kind {kind} is outside the limits {limits}",
-    VALUE_SIZE: "a header value of {have} bytes is outside the limits {limits}, which allow {least} to {need}",
-    VALUES_TOTAL: "{have} bytes of header values in one batch exceed the limits {limits}, which allow {need}",
-    PAYLOAD_EMPTY: "a message without payload is outside the limits {limits}",
-    PAYLOADS_TOTAL: "{have} bytes of payload in one batch exceed the limits {limits}, which allow {need}",
+    KIND: "a header of kind {kind} is outside the {limits} limits",
+    VALUE_SIZE: "a header value of {have} bytes is outside the {limits} limits, which allow {least} to {need}",
+    VALUES_TOTAL: "{have} bytes of header values in one batch exceed the {limits} limits, which allow {need}",
+    PAYLOAD_EMPTY: "a message without payload is outside the {limits} limits",
+    PAYLOADS_TOTAL: "{have} bytes of payload in one batch exceed the {limits} limits, which allow {need}",
 }
 _STATUSES: Final = {KEY_SIZE: 4018, KIND: 3, VALUE_SIZE: 4019, VALUES_TOTAL: 4017, PAYLOAD_EMPTY: 4024, PAYLOADS_TOTAL: 4022}
 """The Iggy status of each fault."""
 _WITH_KEY: Final = {VALUE_CUT, KEY_TEXT, VALUE_TEXT, VALUE_BOOL, VALUE_WIDTH, KEY_SIZE, KIND, VALUE_SIZE}
 _ADVICE: Final = {
-    KIND: "Topics with limits wide allow the kinds null and char",
-    VALUE_SIZE: "Topics with limits wide allow 0 to 65536 bytes",
-    PAYLOAD_EMPTY: "Topics with limits wide allow it",
+    KIND: "Topics with wide limits allow the kinds null and char",
+    VALUE_SIZE: "Topics with wide limits allow 0 to 65536 bytes",
+    PAYLOAD_EMPTY: "Topics with wide limits allow messages without payload",
 }
-_MANY_ADVICE: Final = "Send fewer messages at once (batch_count, batch_bytes)"
+_MANY_ADVICE: Final = "Send fewer messages per batch (batch_count, batch_bytes)"
 _ONE_ADVICE: Final = (
-    "It is one message: make it smaller, or use a topic with limits wide, which are chosen when a topic is created",
-    "It is one message: make it smaller, or store the large part elsewhere and send a reference",
+    "This message alone is too large: send less, or create a topic with wide limits and use that topic",
+    "This message alone is too large: send less, or store the large part elsewhere and send a reference",
 )
 """Advice for a batch that is too large as a whole, and for one message, depending on whether the topic is wide."""
 

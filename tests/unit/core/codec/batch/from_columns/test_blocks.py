@@ -57,7 +57,7 @@ def test_blocks_refuse_buffers_that_do_not_fit(blocks: ModuleType) -> None:
         builder.add_lists(lists, varied([b"a"]), b"\1", varied([b"a"]))
     with pytest.raises(InvalidInputError, match="2 values of 8 bytes do not fit in 8 data bytes"):
         builder.add_numbers(b"n", 7, 8, bytes(8), None)
-    with pytest.raises(InvalidInputError, match="0 bytes of validity are too few for 2 values"):
+    with pytest.raises(InvalidInputError, match="0 validity bytes are too few for 2 values"):
         builder.add_numbers(b"n", 7, 8, bytes(16), b"")
     for width in (0, -1):
         with pytest.raises(InvalidInputError, match=f"must be at least 1 byte, not {width}"):

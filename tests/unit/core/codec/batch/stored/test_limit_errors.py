@@ -15,7 +15,7 @@ __all__ = ["stamp"]  # fixtures
 LIMITS = [
     (header("", 1, b"x"), "must have 1 to 255 bytes, not 0"),
     (header("k" * 256, 1, b"x"), "must have 1 to 255 bytes, not 256"),
-    (header("big", 1, bytes(65_537)), r"65537 bytes is outside the limits wide.*header 'big' of message 1"),
+    (header("big", 1, bytes(65_537)), r"65537 bytes is outside the wide limits.*header 'big' of message 1"),
     (header("odd", 16, b"x"), r"kind unknown\(16\).*header 'odd' of message 1"),
     (header("odd", 0, b"x"), r"kind unknown\(0\)"),
     (header("odd", 255, b"x"), r"kind unknown\(255\)"),
