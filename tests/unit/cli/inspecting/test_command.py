@@ -139,7 +139,7 @@ def test_fields_stand_at_their_bytes_and_headers_with_their_kinds() -> None:
         ("stored", 8, "the state at byte 8 is unknown: 254"),
         ("kip82", 14, "the checksum at byte 12 does not match the bytes"),
         ("kafka", 18, "the checksum at byte 17 does not match the batch"),
-        ("index", 40, "the entry at byte 32 is invalid"),
+        ("index", 40, "the entry at byte 32 is incomplete"),
     ],
 )
 def test_inspect_notes_the_place_of_a_wrong_byte_that_decoding_survives(name: str, at: int, text: str) -> None:

@@ -119,7 +119,7 @@ def test_account_holds_soon_when_another_lets_go_and_is_refused_when_none_does(m
         first.close()
         await waiting
         monkeypatch.setattr("headstream.server.resources.memory_budget.WAIT_S", 0.01)
-        with pytest.raises(ServerUnreachableError, match="no memory") as refused:
+        with pytest.raises(ServerUnreachableError, match="not enough free memory") as refused:
             await third.hold_soon(MIB)
         assert refused.value.status == Status.SERVER_BUSY
         assert (budget.refused, third.is_waiting) == (1, False)
@@ -201,7 +201,7 @@ def test_tcp_says_that_there_is_no_memory_when_it_refuses_a_request(make_loop: M
         peer.send(partial_send(4 * MIB, 600 << 10))
         status, body = peer.receive()
         assert status == Status.SERVER_BUSY
-        assert "no memory" in str(decode_refusal(status, body))
+        assert "not enough free memory" in str(decode_refusal(status, body))
         assert peer.is_closed()
     with serving(config_of(memory_budget_bytes=MIB), make_loop) as running, running.peer() as peer:
         peer.send(partial_send(4 * MIB, 600 << 10))
