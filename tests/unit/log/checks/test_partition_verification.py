@@ -29,7 +29,7 @@ def test_a_sound_partition_has_no_findings(directory: str) -> None:
 def test_a_segment_that_retention_is_removing_is_no_damage(directory: str) -> None:
     Path(segment_path(directory, 0, LOG_SUFFIX)).rename(segment_path(directory, 0, DROPPED_SUFFIX))
     assert verify(directory) == []
-    with PartitionFollower(directory) as follower, pytest.raises(OffsetOutOfRangeError, match="were dropped by retention"):
+    with PartitionFollower(directory) as follower, pytest.raises(OffsetOutOfRangeError, match="were removed by retention"):
         list(follower.read(0))
 
 

@@ -238,7 +238,7 @@ def test_a_reader_that_has_listed_the_segments_before_a_deletion_does_not_pass_o
     log.roll(topic_of(log), 1)
     with PartitionFollower(log.partition_directory(topic_of(log), 1)) as follower:
         remove_before(log, topic_of(log), 1, 33)
-        with pytest.raises(OffsetOutOfRangeError, match="offset 10 was dropped"):
+        with pytest.raises(OffsetOutOfRangeError, match="offset 10 was removed"):
             follower.read_chunk(10, 60, 1000)
         assert follower.first_offset == 33
         assert follower.find_last(100) == 33

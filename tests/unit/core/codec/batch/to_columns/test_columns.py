@@ -111,7 +111,7 @@ def test_verify_names_the_message_whose_checksum_does_not_fit(columns: ModuleTyp
     damaged = bytearray(BATCH)
     damaged[at] ^= 4
     assert columns.decode_columns(damaged).count == len(MESSAGES)
-    with pytest.raises(DecodeError, match=r"checksum of a payload does not match it at byte 50 \(the message at offset 6\)"):
+    with pytest.raises(DecodeError, match=r"a payload does not match its checksum at byte 50 \(the message at offset 6\)"):
         columns.decode_columns(damaged, verify=True)
 
 
