@@ -71,7 +71,7 @@ def test_a_column_renamed_in_case_alone_waits_where_the_policy_says_so(tmp_path:
     old, new = respelled(1, "id", "name"), respelled(2, "id", "NAME")
     work.send(metadata_message(old), data_message(old, make_change(1)))
     work.send(metadata_message(new), data_message(new, replace(make_change(2), data={"id": 2, "NAME": "x"})))
-    assert "column 'name' is now 'NAME', and on_column_renamed is park" in work.processor.health.failing["shop", "kit"].reason
+    assert "column 'name' is now 'NAME', but on_column_renamed is park" in work.processor.health.failing["shop", "kit"].reason
     assert current(work) == {1: "n1"}
     work.close()
 
