@@ -8,7 +8,8 @@ from types import MappingProxyType
 from headstream.broker.backing import Backing
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import OffsetOwner
-from headstream.errors import OffsetOutOfRangeError
+from headstream.errors import OffsetOutOfRangeError, StorageError
+from headstream.log.catalog.records import TopicRecord
 from headstream.log.log import Log
 from headstream.log.partition.offset_file_counts import NO_USER
 
@@ -46,13 +47,20 @@ class BrokerOffsets:
         now_us = self._backing.clock_us()
         for number, offset in offsets.items():
             record = self._backing.partition(topic, number)
-            now = record.generation(number)
-            if generations.get(number, now) != now:
-                raise OffsetOutOfRangeError(
-                    f"partition {number} of {str(topic)!r} was purged or recreated after offset {offset} was reached",
-                    advice="Nothing was committed; seek() to the offset at which to continue",
-                )
-            self._backing.log.offsets(record).commit(consumer, number, offset, now_us, user_id)
+            generation = generations.get(number, record.generation(number))
+            self._check_generation(record, number, offset, generation)
+            try:
+                self._backing.log.offsets(record).commit(consumer, number, offset, now_us, user_id)
+            except StorageError:  # the files of a topic disappear while another thread or process deletes the topic
+                self._check_generation(self._backing.partition(topic, number), number, offset, generation)
+                raise
+
+    def _check_generation(self, record: TopicRecord, number: int, offset: int, generation: int) -> None:
+        if record.generation(number) != generation:
+            raise OffsetOutOfRangeError(
+                f"partition {number} of {str(record.name)!r} was purged or recreated after offset {offset} was reached",
+                advice="Nothing was committed; seek() to the offset at which to continue",
+            )
 
 
 def limit_consumers(log: Log, most: int) -> None:
