@@ -198,7 +198,7 @@ def test_an_attempt_that_nobody_ended_counts_as_a_failure(log: hs.Client, place:
         assert (message.payload, message.attempt) == (b"0", 2)
         consumer.record_failure(ValueError("x"))
     letter: Any = log.poll(DEAD)[0]
-    assert "silent" in str(letter.headers["hs.first_error"])
+    assert "timed out" in str(letter.headers["hs.first_error"])
     assert letter.headers["hs.reason"] == "ValueError: x"
 
 

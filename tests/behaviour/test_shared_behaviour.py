@@ -82,7 +82,7 @@ def test_a_message_whose_lease_ended_goes_to_another_worker_and_a_late_word_is_r
                 with pytest.raises(InvalidInputError, match="not in progress"):
                     say(mine)
                 continue
-            with pytest.raises(LeaseLostError, match=r"the lease ended at .*, and it is leased to .* until"):
+            with pytest.raises(LeaseLostError, match=r"the lease ended at .*; the message is leased to .* until"):
                 say(mine)
         other.ack(theirs)
     assert log.offsets(TOPIC, "workers") == {1: 1}
@@ -96,7 +96,7 @@ def test_an_extended_lease_outlives_the_first_one(log: hs.Client) -> None:
         again = next(other)  # when the first lease is over
         assert (again.payload, again.attempt) == (lost.payload, 2)
         other.ack(again)
-        with pytest.raises(LeaseLostError, match="it is done"):
+        with pytest.raises(LeaseLostError, match="the message is done"):
             slow.extend(lost, "1h")
         slow.ack(kept)
     assert log.offsets(TOPIC, "workers") == {1: 2}

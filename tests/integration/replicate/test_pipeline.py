@@ -212,7 +212,7 @@ def test_pipeline_sets_bad_messages_aside_with_their_bytes_and_reasons_and_goes_
     messages = list(source.capture())
     good = next(m.value for m in messages if m.role == "data" and m.value.startswith(b"atMSG"))
     bad = {
-        b"hello": "neither",
+        b"hello": "must begin with",
         b"atMSG\x04XX\x00\x00\x00\x00": "unknown type",
         good[: len(good) // 2]: "",
         good + b"\x00": "",
