@@ -123,7 +123,7 @@ def test_the_generations_of_clients_are_told_apart() -> None:
 
 def test_the_later_generation_is_refused_by_name() -> None:
     [send] = [request for request, _ in PAIRS if is_later_send(request)]
-    with pytest.raises(DecodeError, match="later generation"):
+    with pytest.raises(DecodeError, match="newer Iggy client"):
         decode_command(Code.SEND_MESSAGES, request_of(send).payload)
     assert "later generation" in LATER_GENERATION
     logins = [request_of(request) for request, _ in PAIRS if request["dialect"] == LATER]

@@ -316,7 +316,8 @@ class SegmentCheck:
                 yield from self._states(stored, entry)
         if what is not None:
             offsets, span = (entry.first_offset, entry.end_offset), (entry.byte_position, entry.end_position)
-            yield self._finding(kind, self._data_path, f"{entry.messages_count} messages: {what}", _RESTORE, offsets, span)
+            count = "1 message" if entry.messages_count == 1 else f"{entry.messages_count} messages"
+            yield self._finding(kind, self._data_path, f"{count}: {what}", _RESTORE, offsets, span)
 
     def _states(self, stored: memoryview, entry: IndexEntry) -> Iterator[LogFinding]:
         for position, offset, state in find_states(stored):
