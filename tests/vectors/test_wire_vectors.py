@@ -128,7 +128,7 @@ def test_the_later_generation_is_refused_by_name() -> None:
     assert "newer Iggy client" in LATER_GENERATION
     logins = [request_of(request) for request, _ in PAIRS if request["dialect"] == LATER]
     login = next(decode_command(frame.number, frame.payload) for frame in logins if frame.number == Code.LOGIN)
-    with pytest.raises(HeadstreamError, match=r"SDK 0.7.0 of Iggy is not served") as caught:
+    with pytest.raises(HeadstreamError, match=r"SDK 0.7.0 of Iggy is not supported") as caught:
         login.validate()
     assert caught.value.status == 7
 
