@@ -85,7 +85,7 @@ class Case:
 
     @property
     def versions(self) -> list[Version]:
-        """All versions that rows had in the source, sorted: the row, and from which change to which (None: it is current)."""
+        """All versions that rows had in the source: the row, and from which change to which (None: it is current)."""
         events = {event.at: event for events in self.runs for event in events}
         found: list[Version] = []
         for at, event in sorted(events.items()):
@@ -95,7 +95,7 @@ class Case:
             found = [(row, begin, at if place in ended else end) for place, (row, begin, end) in enumerate(found)]
             if event.verb != "DELETE":
                 found.append((old | dict(event.row), at, None))
-        return sorted(found, key=str)
+        return found
 
 
 def _row(key: int, name: str, price: int | None) -> Row:
@@ -172,20 +172,18 @@ def find_wrong_versions(case: Case, found: Iterable[Row], begin: str, end: str) 
 
     A column that was added later is null in older versions. A version without duration is left out: a deletion before its row.
     """
-    wanted = [
-        ({name: value for name, value in row.items() if value is not None}, since, until) for row, since, until in case.versions
-    ]
     stored = [(_plain(row), int(row[begin]), None if row[end] is None else int(row[end])) for row in found]
-    present = [
-        ({name: value for name, value in row.items() if value is not None}, since, until)
-        for row, since, until in stored
-        if since != until
-    ]
-    present.sort(key=str)
-    if present == sorted(wanted, key=str):
+    present = _sorted_versions(version for version in stored if version[1] != version[2])
+    if present == _sorted_versions(case.versions):
         return "right"
     told = (f"({', '.join(map(str, row.values()))}) {since}-{'' if until is None else until}" for row, since, until in present)
     return "wrong: " + (", ".join(told) or "no version")
+
+
+def _sorted_versions(versions: Iterable[Version]) -> list[Version]:
+    """Return versions without columns that are null, in one order."""
+    known = (({name: value for name, value in row.items() if value is not None}, since, until) for row, since, until in versions)
+    return sorted(known, key=str)
 
 
 def _plain(row: Row) -> Row:

@@ -67,24 +67,24 @@ def text_of(thing: Any) -> str:
     """Return a docstring as Markdown: its sections as lists."""
     doc = inspect.getdoc(thing) or ""
     lines: list[str] = []
-    is_section = has_options = False
+    section, has_options = "", False
     for line in doc.splitlines():
         if re.fullmatch(r"(Args|Returns|Raises|Attributes):", line):
-            is_section = True
-            lines += ["", f"*{line[:-1]}*", ""]
-        elif is_section and line.startswith("    ") and "*Returns*" in lines[-3:-1] and lines[-1]:
+            section = line[:-1]
+            lines += ["", f"*{section}*", ""]
+        elif section == "Returns" and line.startswith("    ") and lines[-1]:
             lines[-1] += f" {line.strip()}"  # the next line of a sentence
-        elif is_section and line.startswith("    ") and not line.startswith("     "):
+        elif section and line.startswith("    ") and not line.startswith("     "):
             name, colon, rest = line.strip().partition(": ")
             is_named = bool(colon) and re.fullmatch(r"[\w*, ]+", name) is not None
             lines.append(f"- `{name}`: {rest}" if is_named else f"- {line.strip()}")
             has_options = rest == "By name:"
-        elif is_section and has_options and (option := re.fullmatch(r" {8}([a-z]\w*(?:, \w+)*): (.+)", line)):
+        elif section and has_options and (option := re.fullmatch(r" {8}([a-z]\w*(?:, \w+)*): (.+)", line)):
             lines.append(f"    - `{option[1]}`: {option[2]}")
-        elif is_section and line.startswith("     "):
+        elif section and line.startswith("     "):
             lines[-1] += f" {line.strip()}"
         else:
-            is_section = is_section and not line.strip()
+            section = "" if line.strip() else section
             lines.append(f"    {line}" if line.startswith("    ") else line)
     return "\n".join(lines).strip()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from headstream.core.model.identifiers import TopicName
-from headstream.errors import PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
+from headstream.errors import OffsetOutOfRangeError, PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.catalog.catalog import topics_of
 from headstream.log.catalog.records import StreamRecord, TopicRecord
 from headstream.log.log import Log
@@ -77,3 +77,15 @@ class Backing:
         if self.log.identity is None:
             return f"There is no log at this URL: check the URL. Creating {noun} creates the log too"
         return f"Create {noun} first"
+
+
+def check_generation(record: TopicRecord, partition: int, generation: int | None, *, since: str, advice: str) -> None:
+    """Raise OffsetOutOfRangeError if a partition was purged or recreated.
+
+    Args:
+        generation: The partition's generation when its messages were read; None if unknown.
+        since: The event after which the partition was purged or recreated, for the error.
+    """
+    if generation not in (None, record.generation(partition)):
+        what = f"partition {partition} of {str(record.name)!r} was purged or recreated after {since}"
+        raise OffsetOutOfRangeError(what, advice=advice)

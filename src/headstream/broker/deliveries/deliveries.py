@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from headstream.broker.backing import Backing
+from headstream.broker.backing import Backing, check_generation
 from headstream.broker.deliveries.dead_lettering import DeadLettering
 from headstream.broker.deliveries.journals import journals_of
 from headstream.broker.deliveries.pauses import Pauses
@@ -22,8 +22,6 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.offset_ranges import OffsetRanges
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.transitions import Transition, TransitionKind
-from headstream.errors import OffsetOutOfRangeError
-from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.delivery_journal import Touched
 from headstream.log.partition.delivery_state import DeliveryState, retried
 from headstream.log.partition.offset_file_counts import NO_USER
@@ -81,7 +79,8 @@ class Deliveries:
         """
         owner, steps = OffsetOwner.group(group), list(request.changes)
         record = self._backing.partition(topic, partition)
-        _check_generation(record, partition, request.partition_generation)
+        advice = "Nothing was recorded; seek() to the offset at which to continue"
+        check_generation(record, partition, request.partition_generation, since="the message was read", advice=advice)
         with self._groups.fenced(
             record, group, request.member, partition, request.generation, is_resting=request.is_resting
         ) as now:
@@ -106,14 +105,6 @@ class Deliveries:
             counts = request.succeeded, found.failed_count
             paused_us = self._pauses.observe(record, owner, request.pause_rule, *counts, user_id=user_id)
         return Settled(now, paused_us)
-
-
-def _check_generation(record: TopicRecord, partition: int, generation: int | None) -> None:
-    if generation not in (None, record.generation(partition)):
-        raise OffsetOutOfRangeError(
-            f"partition {partition} of {str(record.name)!r} was purged or recreated after the message was read",
-            advice="Nothing was recorded; seek() to the offset at which to continue",
-        )
 
 
 class _Found:

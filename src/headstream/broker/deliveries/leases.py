@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from headstream.broker.backing import Backing
+from headstream.broker.backing import Backing, check_generation
 from headstream.broker.deliveries.dead_lettering import DeadLettering
 from headstream.broker.deliveries.journals import OpenJournal, journals_of
 from headstream.broker.deliveries.locked_partition import LockedPartition, scan_keys
@@ -37,7 +37,7 @@ from headstream.core.model.leases import (
 from headstream.core.model.offset_ranges import OffsetRanges
 from headstream.core.model.pauses import PauseRule
 from headstream.core.model.polling import OffsetOwner
-from headstream.errors import GroupInUseError, InvalidInputError, InvalidOptionError, OffsetOutOfRangeError
+from headstream.errors import GroupInUseError, InvalidInputError, InvalidOptionError
 from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.delivery_state import Lease
 from headstream.log.partition.lease_table import LeaseOutcome, LeaseTable
@@ -232,11 +232,8 @@ class Leases:
             LogLockedError: another process is the log's writer, so that a copy cannot be appended.
         """
         record = self._backing.partition(topic, partition)
-        if partition_generation not in (None, record.generation(partition)):
-            raise OffsetOutOfRangeError(
-                f"partition {partition} of {str(topic)!r} was purged or recreated after its messages were leased",
-                advice="Nothing was recorded; the messages no longer exist",
-            )
+        advice = "Nothing was recorded; the messages no longer exist"
+        check_generation(record, partition, partition_generation, since="its messages were leased", advice=advice)
         with self._groups.leasing(record, group) as is_ours:
             if not is_ours:
                 raise GroupInUseError(

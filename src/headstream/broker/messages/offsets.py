@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from headstream.broker.backing import Backing
+from headstream.broker.backing import Backing, check_generation
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import OffsetOwner
-from headstream.errors import OffsetOutOfRangeError, StorageError
+from headstream.errors import StorageError
 from headstream.log.catalog.records import TopicRecord
 from headstream.log.log import Log
 from headstream.log.partition.offset_file_counts import NO_USER
@@ -48,19 +48,16 @@ class BrokerOffsets:
         for number, offset in offsets.items():
             record = self._backing.partition(topic, number)
             generation = generations.get(number, record.generation(number))
-            self._check_generation(record, number, offset, generation)
+            self._check(record, number, offset, generation)
             try:
                 self._backing.log.offsets(record).commit(consumer, number, offset, now_us, user_id)
             except StorageError:  # the files of a topic disappear while another thread or process deletes the topic
-                self._check_generation(self._backing.partition(topic, number), number, offset, generation)
+                self._check(self._backing.partition(topic, number), number, offset, generation)
                 raise
 
-    def _check_generation(self, record: TopicRecord, number: int, offset: int, generation: int) -> None:
-        if record.generation(number) != generation:
-            raise OffsetOutOfRangeError(
-                f"partition {number} of {str(record.name)!r} was purged or recreated after offset {offset} was reached",
-                advice="Nothing was committed; seek() to the offset at which to continue",
-            )
+    def _check(self, record: TopicRecord, number: int, offset: int, generation: int) -> None:
+        advice = "Nothing was committed; seek() to the offset at which to continue"
+        check_generation(record, number, generation, since=f"offset {offset} was reached", advice=advice)
 
 
 def limit_consumers(log: Log, most: int) -> None:
