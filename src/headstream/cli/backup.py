@@ -21,7 +21,7 @@ def backup(places: tuple[str, ...], url: str | None, *, keep_identity: bool, out
     """Copy the log in DIR to TARGET, a missing or empty directory, while other processes read and write the log.
 
     The copy contains everything acknowledged before the command started: messages, topics, states, consumer offsets.
-    The copy gets its own identity, so that a Spark checkpoint of one log cannot be used with the other log by mistake.
+    The copy has another identity than the log, so that Spark rejects a checkpoint of one log for the other log.
     Use --keep-identity for a copy that replaces a lost log.
 
     \b
