@@ -81,7 +81,7 @@ def test_decoder_and_tables_equal_the_source_when_data_is_shuffled(
     tables = TargetTables(tmp_path / "tables", tmp_path / "checkpoint", open_plain_engine)
     data = [m.value for m in messages if m.role == "data"]
     count = 0
-    for version, part in enumerate(split(shuffle(data, seed=1), 3)):
+    for version, part in enumerate(split(shuffle(data, seed=1), 2)):
         decoded = Decoded.from_table(pa.Table.from_batches([decoder.decode(raw_batch(list(part))).to_batch()]))
         assert not decoded.dead, [row["reason"] for batch in decoded.dead for row in batch.to_pylist()][:3]
         applied = tables.apply(decoded.changes, {i: decoder.schema(i) for i in decoded.changes}, "test", version)

@@ -16,7 +16,7 @@ from tests.support.replicate.pipeline_work import Work
 @pytest.mark.parametrize(
     ("deletes", "atomic"), [pytest.param("apply", False, marks=pytest.mark.nightly), ("soft", False), ("apply", True)]
 )
-@pytest.mark.parametrize("transactions", [15, pytest.param(120, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("transactions", [8, pytest.param(120, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("seed", range(3))
 def test_histories_are_joined_to_stored_versions_by_bucket_and_changes_written_where_they_were_decoded(
     tmp_path: Path, seed: int, transactions: int, deletes: Any, atomic: bool
