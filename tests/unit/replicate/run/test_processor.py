@@ -31,7 +31,7 @@ def break_table(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 def test_processor_lets_a_failing_table_wait_and_heals_it_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = SourceDatabase(31, rows=8, transactions=15)
+    source = SourceDatabase(31, rows=10, transactions=30)
     work = Work(tmp_path)
     values = [message.value for message in plain(source)]
     parts = [work.raw(values[start::3]) for start in range(3)]
