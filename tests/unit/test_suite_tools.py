@@ -151,7 +151,7 @@ def test_take_fewer_examples_divides_them_once_per_function() -> None:
         test.hypothesis.inner_test = counted  # type: ignore[attr-defined]
         test()
         counts.append(calls)
-    assert counts == [50, 5]
+    assert counts == [33, 5]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert f"-m '{FIRST_TIER}'" in project["tool"]["pytest"]["ini_options"]["addopts"]
 

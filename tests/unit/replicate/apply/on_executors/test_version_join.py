@@ -22,7 +22,7 @@ def test_histories_are_joined_to_stored_versions_by_bucket_and_changes_written_w
     tmp_path: Path, seed: int, transactions: int, deletes: Any, atomic: bool
 ) -> None:
     """The same versions, change tables and counts as in the driver, which gets hardly a change, or parts of transactions."""
-    source = SourceDatabase(seed, rows=30, transactions=transactions, key_changes=False)
+    source = SourceDatabase(seed, rows=25, transactions=transactions, key_changes=False)
     tables = ("SHOP.order_lines", "SHOP.customers")  # with atomic, events of all tables count
     messages = [message for message in source.capture() if atomic or message.table in tables]
     messages = list(repeat(shuffle(messages, seed=seed, window=40), seed=seed, fraction=0.1))
