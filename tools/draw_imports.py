@@ -89,7 +89,9 @@ def _targets(tree: ast.Module) -> Iterator[str]:
     while left:
         node = left.pop()
         # No expression has imports: most nodes are left out.
-        left += [child for child in ast.iter_child_nodes(node) if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case))]
+        left += [
+            child for child in ast.iter_child_nodes(node) if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case))
+        ]
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None:

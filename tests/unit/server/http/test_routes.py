@@ -142,15 +142,9 @@ def test_a_route_needs_a_token_that_is_taken(http: Http, name: str) -> None:
 
 
 FREE = (
-    "cluster",
-    "log.identity",
-    "options.describe",
-    "personal_access_token.",
-    "snapshot",
-    "user.get",
-    "user.login",
+    "cluster", "log.identity", "options.describe", "personal_access_token.", "snapshot", "user.get", "user.login",
     "user.password",
-)
+)  # fmt: skip
 """What everybody may do, beside what needs no login."""
 
 

@@ -16,13 +16,13 @@ from tests.support.replicate.pipeline_work import Work
 @pytest.mark.parametrize(
     ("deletes", "atomic"), [pytest.param("apply", False, marks=pytest.mark.nightly), ("soft", False), ("apply", True)]
 )
-@pytest.mark.parametrize("transactions", [8, pytest.param(120, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("transactions", [15, pytest.param(120, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("seed", range(3))
 def test_histories_are_joined_to_stored_versions_by_bucket_and_changes_written_where_they_were_decoded(
     tmp_path: Path, seed: int, transactions: int, deletes: Any, atomic: bool
 ) -> None:
     """The same versions, change tables and counts as in the driver, which gets hardly a change, or parts of transactions."""
-    source = SourceDatabase(seed, rows=25, transactions=transactions, key_changes=False)
+    source = SourceDatabase(seed, rows=30, transactions=transactions, key_changes=False)
     tables = ("SHOP.order_lines", "SHOP.customers")  # with atomic, events of all tables count
     messages = [message for message in source.capture() if atomic or message.table in tables]
     messages = list(repeat(shuffle(messages, seed=seed, window=40), seed=seed, fraction=0.1))
