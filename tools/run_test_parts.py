@@ -83,26 +83,26 @@ def make_parts(files: Iterable[str], costs: dict[str, float], processes: int) ->
     """
     shared: dict[str, Part] = {}
     others: dict[str, list[str]] = {}
-    for file in sorted(files):
+    known = {file: costs.get(file, 1.0) or 0.01 for file in sorted(files)}
+    for file, cost in known.items():
         name = _shared_process(file)
         if name is not None:
-            shared.setdefault(name, Part(name)).add(file, costs.get(file, 1.0))
+            shared.setdefault(name, Part(name)).add(file, cost)
         else:
             folder = file.split("/")[1]
             others.setdefault("unit" if folder in _QUICK else folder, []).append(file)
-    packed = [part for name, kind in others.items() for part in _divide(name, kind, costs, processes if name == "unit" else 1)]
+    packed = [part for name, kind in others.items() for part in _divide(name, kind, known, processes if name == "unit" else 1)]
     return [part for parts in (shared.values(), packed) for part in sorted(parts, key=lambda part: -part.cost)]
 
 
 def _divide(name: str, files: list[str], costs: dict[str, float], least: int) -> list[Part]:
     """Divide files, in their order, into so many parts of about the same cost at least: neighbours import the same modules."""
-    whole = sum(costs.get(file, 1.0) for file in files)
+    whole = sum(costs[file] for file in files)
     parts = [Part(f"{name}-{number + 1}") for number in range(max(math.ceil(whole / _PART_SECONDS), least))]
     done = 0.0
     for file in files:
-        cost = costs.get(file, 1.0)
-        parts[int(len(parts) * (done + cost / 2) / whole)].add(file, cost)
-        done += cost
+        parts[int(len(parts) * (done + costs[file] / 2) / whole)].add(file, costs[file])
+        done += costs[file]
     return [part for part in parts if part.files]
 
 
