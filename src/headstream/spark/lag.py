@@ -128,7 +128,7 @@ class LagListener(StreamingQueryListener):
             query.lags = lags
             for source in progress["sources"]:
                 start, end = _positions(source.get("startOffset")), _positions(source.get("endOffset"))
-                if start:  # Spark does not report where the first batch began
+                if start:  # Spark does not report the start of the first batch
                     query.rows += int(source.get("numInputRows") or 0)
                     query.offsets += sum(max(0, end[partition] - start.get(partition, 0)) for partition in end)
             query.written += _written_rows(progress.get("sink"))

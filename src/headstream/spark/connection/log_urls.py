@@ -22,7 +22,7 @@ LogLocation: TypeAlias = str | ServerUrl
 
 
 def parse_log(given: Mapping[str, str]) -> LogLocation:
-    """Return the log that the options `url` or `path` name.
+    """Return the log that the option `url` or `path` names.
 
     Args:
         given: Options by lower-case name.
@@ -67,7 +67,7 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
 
 
 def _without_credentials(url: str, parts: SplitResult) -> str:
-    """Return a URL for errors. A password can contain slashes and other special characters; it ends at the last @."""
+    """Return a URL for errors. A password can contain slashes and other special characters, and ends at the last @."""
     if "@" not in url or (parts.scheme == "file" and "@" not in parts.netloc):
         return url
     return f"{parts.scheme}://{url.rpartition('@')[2]}"

@@ -25,7 +25,7 @@ Bookkeeping: TypeAlias = tuple[bool, str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A row of the table with its number among the rows read. `floor` is the newest deletion before its columns, or ""."""
+    """A row of the table with its number among the rows read. `floor` is the newest deletion before the row's columns, or ""."""
 
     sequence: str
     row: KnownRow
@@ -60,7 +60,7 @@ class StoredRow:
             return [KeyEvent("upsert", key, self.upsert, self.row, number=KNOWN_STATE)]
         parts: dict[str, dict[Written, frozenset[str]]] = {self.upsert: {}}
         image = "" if self.row.base.version == ABSENT_VERSION else min(sequence_of(self.row.base.version), self.upsert)
-        if image:  # the row was there by then, even if newer changes have replaced all of its columns
+        if image:  # the row existed by then, even if newer changes have replaced all its columns
             parts.setdefault(image, {})
         of_base = names.difference(*self.row.groups.values())  # values that a newer change has replaced are unknown
         for written, columns in [(self.row.base, of_base), *self.row.groups.items()]:
@@ -101,7 +101,7 @@ def displaced_keys(
     stored: Mapping[Key, StoredRow],
     tombstoned: Mapping[Key, str],
 ) -> set[Key]:
-    """Return the keys with a change that implies a missing deletion or key update; `inserts` are keys and positions."""
+    """Return the keys with a change that implies a missing deletion or key update; `inserts`: key and position of each insert."""
     upserts: dict[Key, dict[str, bool]] = {}
     deletions: dict[Key, set[str]] = {}
     for event in incoming:

@@ -1,4 +1,4 @@
-"""Every version of a table's rows (SCD type 2): reads the stored versions of changed keys, extends the histories, and merges.
+"""Every version of a table's rows (SCD type 2): reads the stored versions of changed keys, and merges the extended histories.
 
 Each micro-batch makes one commit, so the versions that it closes, opens, splits and removes become visible together. rows.py
 describes the table's rows.
@@ -35,10 +35,10 @@ from headstream.replicate.engines.engine import RowCounts, TableEngine
 from headstream.replicate.engines.key_ranges import ValueRanges, literal_ranges, ranges_sql, value_ranges
 from headstream.replicate.engines.plan import MergePlan, quote_name, quote_text
 
-# Full loads that have ended, in tables of SCD type 2: the versions that they close, and those without values from before them.
+# Versions that full loads close in tables of SCD type 2.
 #
-# A load ends the rows that it does not contain. The version from before it is closed at the place at which the load ends
-# rows, or remains closed by the change that follows it. A version that such a change opens has no values from before the load.
+# A load ends the rows that it does not contain. A version from before the load is closed at the position at which the load
+# ends rows, unless a later change has closed it. A version that a later change opens has no values from before the load.
 
 BOOKKEEPING: Final = ["_hs_valid_from", "_hs_versions"]
 """The columns that keys_carried_over() reads, with the key columns."""
@@ -120,7 +120,7 @@ class Scd2Table(RememberedTable):
             older: Whether the table has already followed a newer schema, so its rows do not carry columns that this schema adds.
         """
         if not self.engine.columns:
-            # Open versions in files of their own: appends do not read the closed ones.
+            # Open versions are in separate files, so appends do not read closed versions.
             self.engine.create({**schema, **HISTORY_COLUMNS}, ["_hs_current", *self._partition_by], mapped=self._mapped)
             return
         count = len(self.columns)

@@ -35,7 +35,7 @@ class SequenceEvent:
         """Add another change at the same sequence; if both have a value for a column, this event's value stays."""
         self.deletes |= other.deletes
         if self.upserts and not other.upserts:
-            return  # a deletion's values are those of the deleted row
+            return  # a deletion has the values of the deleted row
         if other.upserts and not self.upserts:
             self.upserts, self.values, self.versions = True, dict(other.values), dict(other.versions)
             return
