@@ -33,7 +33,7 @@ RAW_SCHEMA: Final = pa.schema(
 
 
 REPAIR_TOPIC: Final = "replicate/repair"
-"""The topic in the coordinates of repair messages, which does not exist; the messages have Replicate's flat form."""
+"""The topic in the coordinates of repair messages; no such topic exists. The messages have Replicate's flat form."""
 COORDINATE_COLUMNS: Final = ("topic", "partition", "offset")
 CHANGE_COORDINATES: Final = tuple(f"_hs_{name}" for name in COORDINATE_COLUMNS)
 """The names of COORDINATE_COLUMNS in decoded changes."""

@@ -26,7 +26,7 @@ _FILL = "-"
 
 
 def write_versions(row: KnownRow, sequence: str, deletion: str = "") -> str | None:
-    """Return the string for a row, or None.
+    """Return the string for a row; None if every column has `sequence`.
 
     Args:
         deletion: Position of a deletion before the row's columns if it is stored only here, or "".

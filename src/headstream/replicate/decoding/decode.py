@@ -262,7 +262,7 @@ def decode_partitions(
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
         decoder.schema_store.expire()  # the driver decodes a micro-batch again once it has stored new schemas
-        decoder.schema_store.scan()  # also those of further tables for an id that is known
+        decoder.schema_store.scan()  # also schemas of more tables with a known id
         for batch in _gathered(batches):
             yield _decode(decoder, batch, with_statistics=with_statistics)
 

@@ -145,7 +145,7 @@ class Decoded:
             schema_id: [*self.stored[schema_id].fetch().to_batches(), *self.changes.get(schema_id, ())]
             for schema_id in schema_ids
         }
-        fetched = {schema_id: batches for schema_id, batches in parts.items() if batches}  # all of them can be left out
+        fetched = {schema_id: batches for schema_id, batches in parts.items() if batches}  # all changes can be excluded
         stored = {schema_id: found for schema_id, found in self.stored.items() if schema_id not in parts}
         return replace(self, changes={**self.changes, **fetched}, stored=stored)
 

@@ -1,4 +1,4 @@
-"""Reads Debezium's messages in JSON: many at a time with Arrow's reader, and messages that it refuses one by one.
+"""Reads Debezium's messages in JSON: many at a time with Arrow's reader. Messages that this reader refuses are read one by one.
 
 Messages of one schema begin with the same bytes, `{"schema":{..},"payload":`, which are parsed once. The payload is a line of
 JSON that Arrow reads into columns. Messages in another form (white space, `payload` first) are first converted to this form.
