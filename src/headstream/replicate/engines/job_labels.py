@@ -22,7 +22,7 @@ _GROUP_ID: Final = "spark.jobGroup.id"
 
 
 def no_labels(text: str) -> AbstractContextManager[None]:
-    """Return a context without labels; a LabelJobs."""
+    """Return a context without labels; can be used as LabelJobs."""
     return nullcontext()
 
 
@@ -37,7 +37,7 @@ class JobLabels:
         return self._set({_DESCRIPTION: text, _GROUP_ID: GROUP})
 
     def reading(self, text: str) -> AbstractContextManager[None]:
-        """Return a context in which this thread's jobs have a description and the query's group, so they end with it."""
+        """Return a context in which this thread's jobs have a description and the query's group, so they end with the query."""
         return self._set({_DESCRIPTION: text})
 
     @contextmanager

@@ -116,7 +116,7 @@ class _DeletesWriter(ManifestWriterV2):
 
 
 class Manifests:
-    """The manifests of one snapshot with one content (data files or position deletes), from which the next manifests are made.
+    """The manifests of one snapshot with one kind of content (data files or position deletes), as a base for new manifests.
 
     Args:
         paths: Path of a manifest -> paths of its live files; manifests that are not in `paths` are read.
@@ -157,7 +157,7 @@ class Manifests:
         small = [each for each in self._found if len(self.paths[each.manifest_path]) < _MOST_ENTRIES // 2]
         joined = {each.manifest_path for each in small} if len(small) > _MOST_SMALL else set()
         kept: list[ManifestFile] = []
-        entries: list[tuple[str, ManifestEntry]] = []  # the method of the writer, and what it writes
+        entries: list[tuple[str, ManifestEntry]] = []  # the writer's method, and the entry to write
         for manifest in self._found:
             if manifest.manifest_path in joined or self.paths[manifest.manifest_path] & removed:
                 found = self._read(manifest)
@@ -213,7 +213,7 @@ def commit(
         "snapshot-id": snapshot_id,
         "parent-snapshot-id": parent,
         "sequence-number": sequence,
-        # Times of snapshots never decrease, also if another machine's clock is ahead.
+        # Times of snapshots must never decrease, even if another machine's clock is ahead.
         "timestamp-ms": max(metadata.last_updated_ms, time.time_ns() // 1_000_000),
         "manifest-list": location,
         "summary": summary,

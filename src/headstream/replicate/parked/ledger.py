@@ -91,7 +91,7 @@ class ParkedBatch:
 
 @dataclass(frozen=True, slots=True)
 class ParkedTotals:
-    """The number of waiting messages, and the time at which the oldest was set aside (microseconds since 1970 UTC), or None."""
+    """The number of waiting messages, and the time when the oldest was set aside, microseconds since 1970 UTC, or None."""
 
     count: int
     size_bytes: int

@@ -27,8 +27,8 @@ from headstream.replicate.parked.requests import ParkedRanges
 # A topic of the pipeline's own log that contains each message once, even after a crash between log and ledger writes.
 #
 # The ledger stores the topic's recorded end (`mark.topic.<topic>`), in the transaction that records the appended messages.
-# Messages beyond it at the pipeline's start were appended by an interrupted step; when that step is repeated, it finds
-# its messages there:
+# At the start, messages after the recorded end were appended by an interrupted step. When the step is repeated, it finds
+# these messages by their offsets:
 #
 #     {"end": 1200, "orphans": [[1180, 1200]]}
 
@@ -388,7 +388,7 @@ def _with_reason(messages: pa.Table, reason: str | None) -> pa.Table:
 
 
 def _few_reasons(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return reasons, limited in number: if there are too many, first numbers and then the rarer reasons are removed."""
+    """Return a limited number of reasons: if there are too many, numbers in reasons are removed, and then the rarer reasons."""
     for shorten in (lambda text: text, lambda text: re.sub(r"\d+", "N", text or "")):
         encoded = reasons.combine_chunks().dictionary_encode()
         short = pa.array([shorten(text) for text in encoded.dictionary.to_pylist()], pa.string())

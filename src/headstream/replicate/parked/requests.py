@@ -87,7 +87,7 @@ class Selection:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Selection:
-        """Return the selection from a document of to_document()."""
+        """Return the selection from the result of to_document()."""
         table, given = document["table"], document.get("within")
         within = None if given is None else ParkedRanges(given[0], tuple((begin, until) for begin, until in given[1]))
         rest = {name: document[name] for name in ("reason", "schema_id", "since_us", "until_us")}
@@ -99,8 +99,8 @@ class Request:
     """A request of an operator.
 
     Args:
-        kind: `redrive` releases messages that were set aside; `discard` deletes such messages; `reload` begins or ends a full
-            load of a table; `repair` applies changes that a comparison with the source has found.
+        kind: `redrive` releases messages that were set aside; `discard` deletes messages that were set aside; `reload` begins or
+            ends a full load of a table; `repair` applies changes that a comparison with the source has found.
         arguments: The request's arguments, a JSON object.
         asked_us: Time of the request, microseconds since 1970 UTC.
         done_us: Time at which the request was executed; None if it is open.

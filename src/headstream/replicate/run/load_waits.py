@@ -117,7 +117,7 @@ class LoadWaits:
         decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded)
         self._tables.note(decoded.notices)
         until = self._tables.observe(decoded.changes, schemas, state.until_us, decoded.stored)
-        for table, until_us in self._placed(unit).items():  # rerun after an interruption: its tables have the others
+        for table, until_us in self._placed(unit).items():  # in a rerun, the tables already have the earlier rows
             until[table] = min(until_us, until.get(table, until_us))
         limits = {name: until[schemas[name].table] for name in decoded.stored if schemas[name].table in until}
         decoded, held = _take_stored(decoded, limits)

@@ -210,7 +210,7 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Repli
         overrides: Fields of ReplicateConfig, from the command line, that override the file.
 
     Raises:
-        InvalidOptionError: settings are invalid; the error lists all of them with line numbers.
+        InvalidOptionError: settings are invalid; the error lists all problems with line numbers.
         StorageError: the file cannot be read.
     """
     text, document = _read_document(path)

@@ -37,8 +37,8 @@ class MessageFormat:
     Args:
         data: The section with the row; `name_*`: the columns are flat in the message, with names prefixed with
             `name_`; `*`: the columns are flat under their own names.
-        before_data: The section with the row before the change, written as `data`; messages can omit the section.
-        headers: The section with the headers, written as `data`.
+        before_data: The section with the row before the change, in the notation of `data`; messages can omit the section.
+        headers: The section with the headers, in the notation of `data`.
         fields: Renamed header fields: Replicate's name -> the name in messages.
     """
 

@@ -39,7 +39,7 @@ class TableSettings:
         partition_by: Columns of the target by which files are partitioned, if the table is created; not all types are
             supported.
         cluster_by: Columns of the target by which maintenance sorts the files.
-        column_names: `mapped`: the table is created with Delta's column mapping; `plain`: only if the name of a column needs it.
+        column_names: Whether a table is created with Delta's column mapping: `mapped`: always; `plain`: only if a name needs it.
         mask_order: Byte order of Avro column masks: `little` (byte 0 holds the first eight columns), `big`, or `auto`: the
             order is detected from the task's messages, and is `little` until then.
         decimal_overflow: Type for a NUMERIC of more than 38 digits: `string`, or `error` to reject it.

@@ -42,7 +42,7 @@ _PREFERRED: Final = {
     "client_secret": (*_TOKEN, *_KEYS, *_WORKLOAD),
     "sas_token": (*_TOKEN, *_KEYS, *_WORKLOAD, "AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET"),
 }
-"""Environment variables that the clients read themselves and that take precedence over a credential of the section."""
+"""Environment variables that the clients read themselves and that take precedence over a credential in [storage]."""
 
 
 class AzureAccess(StoreAccess):
@@ -220,9 +220,9 @@ def _emulator_settings(url: str) -> dict[str, str]:
     }
     if not is_encrypted:
         settings |= {
-            "fs.abfss.impl": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",  # the one of abfss:// encrypts always
+            "fs.abfss.impl": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",  # the class of abfss:// always encrypts
             "fs.azure.always.use.https": "false",
-            "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",  # the other one needs a TLS factory
+            "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",  # the other library needs a TLS factory
         }
     return settings
 

@@ -50,7 +50,7 @@ class ObjectClient:
         """Delete an object if it exists."""
         try:
             obstore.delete(self._store, key)
-        except FileNotFoundError:  # Azure and Google say so
+        except FileNotFoundError:  # Azure and Google raise this error
             return
 
     def has_any(self, prefix: str) -> bool:

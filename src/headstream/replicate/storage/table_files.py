@@ -54,7 +54,7 @@ def create_file(table: Place, path: str, content: bytes) -> bool:
     with Translated(file, "the file cannot be written"):
         try:
             hidden.write_bytes(content)
-            os.link(hidden, file)  # refused if there is one, which a rename would replace
+            os.link(hidden, file)  # fails if the file exists; a rename would replace it
         except FileExistsError:
             return False
         finally:
