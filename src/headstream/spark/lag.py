@@ -8,7 +8,7 @@
 
 Spark reports the end of a source (latestOffset) and the end of a batch (endOffset) with every progress report; the
 difference is the lag. The lag is reported for the headstream source and for Spark's own Kafka source, whose offsets have the same
-form. The rows that a batch has written are reported for sinks in Python, such as the headstream sink.
+form. The rows that a batch has written are reported for sinks written in Python, such as the headstream sink.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Tombstones(UnitMemory):
         return divide_by_tombstones(changes, self._keys, self.find(changes.filter(late)))
 
     def above(self, lowest: str, most: int) -> pa.Table | None:
-        """Return the keys with a tombstone above a sequence and their highest (`_hs_deletion`); None above `most` tombstones."""
+        """Return the keys with tombstones above a sequence, and their highest tombstones (`_hs_deletion`); None: over `most`."""
         if self._table is None or lowest >= self._highest:
             return pa.table({})
         where = f"_hs_sequence > {quote_text(lowest)}"

@@ -100,7 +100,7 @@ class LocalCheckpointStore:
 
 
 class ObjectCheckpointStore:
-    """The store of a checkpoint in an object store, with a working copy in an empty directory."""
+    """The store of a checkpoint in an object store, with a working copy in an initially empty directory."""
 
     def __init__(self, place: StorePlace, directory: Path, clock_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
         self.place = place
@@ -243,7 +243,7 @@ class ObjectCheckpointStore:
         return writer.finish(number, driver, self._clock_us(), changes.removed)
 
     def _make_snapshot(self) -> None:
-        """Write a snapshot if the commits since the last snapshot are many, or larger than the snapshot."""
+        """Write a snapshot if there are many commits since the last snapshot, or if these are larger than the snapshot."""
         is_due = self._commits_since >= _SNAPSHOT_EVERY or self._bytes_since > max(self._snapshot_bytes, _SNAPSHOT_BYTES)
         if not is_due:
             return

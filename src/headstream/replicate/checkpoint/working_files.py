@@ -4,7 +4,7 @@
     log/streams/…  .log .index  append-only: earlier bytes are not read again
     all other files             stored completely; only files below log/ change in place
 
-So checking an unchanged directory of a table's deletions costs one stat, whatever the number of files. Locks, temporary files,
+Checking an unchanged directory of a table's deletions costs one stat, regardless of the number of files. Locks, temporary files,
 and key indexes (which can be rebuilt) are excluded.
 """
 

@@ -79,11 +79,11 @@ def data_schema(columns: Sequence[ColumnMetadata], *, logical_types: bool, trans
     """Return the Avro schema that Replicate publishes for the data messages of a table.
 
     Args:
-        logical_types: Whether the endpoint's "Use logical data types" is on.
+        logical_types: Whether the endpoint's setting "Use logical data types" is on.
         transaction_fields: Whether the headers have transactionEventCounter and transactionLastEvent, as in later versions.
 
     Raises:
-        SchemaError: a column has a type that Replicate does not have.
+        SchemaError: a column has an unknown type.
     """
     data = [_nullable(column.name, avro_type(column, logical_types=logical_types)) for column in columns]
     headers: list[dict[str, Any]] = [{"name": "operation", "type": {"type": "enum", "name": "operation", "symbols": OPERATIONS}}]

@@ -248,7 +248,7 @@ def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
 def _ordered(rows: pa.Table) -> pa.Table:
     """Return rows in the order in which they take effect: by sequence; at the same sequence, a delete precedes an upsert.
 
-    Of two otherwise equal changes, the change received first is last and takes effect, as if both were in different batches.
+    Of two otherwise equal changes, the change received first is sorted last and takes effect, as if they were in two batches.
     """
     backwards = pa.array(np.arange(rows.num_rows - 1, -1, -1))
     chosen = rows.select(["_hs_sequence", "_hs_delete"]).take(backwards)

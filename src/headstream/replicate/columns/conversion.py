@@ -285,7 +285,7 @@ def time_texts(texts: pa.StringArray) -> pa.StringArray:
 
 
 def number_texts(texts: pa.StringArray, scale: int | None) -> pa.StringArray:
-    """Return wide numbers as strings in one form, so that `1.10` and `1.1` are the same key.
+    """Return wide numbers as strings in a canonical form, so that `1.10` and `1.1` are the same key.
 
     Args:
         scale: Digits after the decimal point; None: as many as the number needs.

@@ -2,7 +2,7 @@
 
 H(t) is the highest change sequence of the table that was logged before the time t. A position is a string:
 
-    place(change)                        change sequence, whatever the time and number of its log entries
+    place(change)                        change sequence, regardless of the time and number of the change's log entries
     place(REFRESH row logged at t)       floor of the row's load, LOAD_MARK, t
 
 REFRESH rows of a table that are at most `load_gap` apart belong to the same load. After a longer pause, from a row at time e to a
@@ -180,7 +180,7 @@ class Loads:
         self.ended_us = max([self.ended_us, *begun_us])
 
     def mark_first(self, at_us: int) -> bool:
-        """Record the log time of a load's first row. The load begins, including rows logged just before it in other partitions.
+        """Record the log time of a load's first row. Rows logged just before in other partitions belong to the load too.
 
         Returns:
             Whether this load is new, and not the table's first load.
@@ -286,7 +286,7 @@ class Loads:
         self.spans = spans
 
     def _observe_late_row(self, at_us: int, gap_us: int) -> None:
-        """Assign a REFRESH row logged before `read_until_us` to a near load, or to a new load between two loads."""
+        """Assign a REFRESH row logged before `read_until_us` to a nearby load, or to a new load between two loads."""
         number = bisect_right([load.begun_us for load in self.loads], at_us) - 1
         after = self.loads[number + 1] if number + 1 < len(self.loads) else None
         if number >= 0 and at_us <= self.loads[number].ended_us + gap_us:
@@ -431,7 +431,7 @@ class Loads:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Loads:
-        """Return the loads from a document of to_document(), also in the older form with one mark per batch."""
+        """Return the loads from the result of to_document(), also in the older form with one mark per batch."""
         loads = [Load(begun_us, ended_us, floor) for begun_us, ended_us, floor in document["loads"]]
         marks = [(us, sequence) for us, sequence in document["marks"]]
         if "read_until_us" in document:

@@ -13,8 +13,8 @@ depend on the order of changes, on their micro-batches, or on repetitions. It fo
     an insert           writes every column, with null if its schema lacks a column; likewise a row of a full load
     an update           writes the columns that it carries, if its schema has them: columns dropped at the source remain
 
-One complete image wrote most columns of a row. So a KnownRow has the position of its newest complete image (`base`), and the
-other changes with the groups of columns that they wrote. Groups are joined, since a row of 1,000 columns has few groups.
+Usually one complete image wrote most columns of a row. So a KnownRow has the position of its newest complete image (`base`), and
+the other changes with the groups of columns that they wrote. Groups are joined, since a row of 1,000 columns has few groups.
 
 A key update moves a row from one key to another. The keys that key updates connect are replayed together: replay() sorts all
 changes of these keys and applies each change once, so the result also depends only on the set of changes.
@@ -63,8 +63,8 @@ class KnownRow:
 
     Args:
         base: The newest complete image.
-        groups: The changes that wrote other columns, each with its columns. A change has at least one column and another version
-            than the image, and a column belongs to one change.
+        groups: The changes that wrote other columns, with these columns. A change has at least one column and a version that
+            differs from the image's version; a column belongs to one change.
     """
 
     base: Written = _ABSENT

@@ -72,7 +72,7 @@ def read_versions(text: str | None, sequence: str, columns: Sequence[str], sourc
 
 
 def not_carried_sql(columns: Sequence[str]) -> str:
-    """Return SQL for the string of a row after a schema older than the row has added columns, which the row does not carry."""
+    """Return SQL for the string of a row that lacks the given columns, which a schema older than the row has added."""
     names = json.dumps(list(columns), ensure_ascii=False).replace("'", "''")
     return f"concat(coalesce(_hs_versions, concat('{UNIFORM_MARK}', _hs_sequence)), chr(10), '{names}')"
 

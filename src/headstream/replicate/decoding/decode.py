@@ -148,7 +148,7 @@ class Decoder:
         return Decoded.join(parts)
 
     def _debezium_rows(self, raw: pa.RecordBatch, form: np.ndarray, reasons: dict[int, str]) -> np.ndarray:
-        """Return the Debezium messages, and remove their forms and reasons as Replicate messages."""
+        """Return the rows of Debezium messages; reset their forms and reasons, which are only for messages of Replicate."""
         if self._options.debezium is None:
             return np.zeros(0, np.int64)
         topics = raw.column("topic").dictionary_encode()

@@ -102,7 +102,7 @@ class MaskOrders:
         return None if found is None else found[0].decode()
 
     def vote(self, lineage: Lineage, votes: dict[Order, set[str]]) -> dict[Order, set[str]]:
-        """Add change sequences that support an order of a task, and return all sequences so far, which are only in memory."""
+        """Add change sequences that support an order of a task, and return all sequences so far. They are kept only in memory."""
         kept = self._votes.setdefault((lineage.server, lineage.task), {"little": set(), "big": set()})
         for order, sequences in votes.items():
             kept[order] = set(sorted(kept[order] | sequences)[:_KEPT_VOTES])

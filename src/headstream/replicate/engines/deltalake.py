@@ -102,7 +102,7 @@ class TableLog:
 
     @property
     def missing_properties(self) -> dict[str, str]:
-        """The properties of path_properties() that the table, created by another version of Headstream, lacks."""
+        """The properties of path_properties() that the table lacks because another version of Headstream created it."""
         metadata = self.table.metadata()
         wanted = path_properties(self.columns, metadata.partition_columns)
         return {} if wanted.items() <= metadata.configuration.items() else wanted

@@ -88,7 +88,7 @@ class TableEngine(Protocol):
         """Return the highest version that a merge or append recorded for app_id, or None."""
 
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
-        """Run a merge in one commit that records (app_id, version), even if an earlier commit records the same.
+        """Run a merge in one commit that records (app_id, version), even if an earlier commit has recorded this unit.
 
         Args:
             changes: The merge's source, in the table's types; a frame must return the same rows each time it is computed.
@@ -131,7 +131,7 @@ class TableEngine(Protocol):
         """
 
     def fold(self) -> bool:
-        """Rewrite files with many deleted rows if there are too many to wait for compact(); return whether there were."""
+        """Rewrite files with many deleted rows, if too many to wait for compact(); return whether files were rewritten."""
 
     @property
     def vectors(self) -> VectorState | None:

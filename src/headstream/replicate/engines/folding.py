@@ -45,7 +45,7 @@ class Folded:
     Args:
         commits: Number of commits of the fold.
         removed: Number of replaced files.
-        added: Number of files that replace them.
+        added: Number of new files that replace the removed files.
         deleted: Number of deleted rows that were removed from files.
     """
 

@@ -1,8 +1,8 @@
 """Uses of pyiceberg beyond its documented API: reading and writing manifests, commits of several updates, timeouts.
 
 pyiceberg's own appends and overwrites read the footers of data files, do not write position deletes, and commit a snapshot, a
-schema and the expiry of snapshots separately. This module makes one commit. Another version of pyiceberg can change the internals
-that are used; run/mirrors.py lists the tested versions.
+schema and the expiry of snapshots separately. This module makes one commit. It uses internals of pyiceberg, which can differ in
+other versions; run/mirrors.py lists the tested versions.
 """
 
 from __future__ import annotations

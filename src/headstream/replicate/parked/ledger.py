@@ -175,7 +175,7 @@ class Ledger:
 
         Args:
             parked_batches: New batches, with id 0.
-            marks: Strings to store in the same transaction, as by set_mark().
+            marks: Strings to store in the same transaction, as with set_mark().
         """
         rows = list(parked_batches)
         with self.transaction() as connection:

@@ -89,9 +89,9 @@ class Held:
     """Waiting messages of a table.
 
     Args:
-        messages: RAW_SCHEMA; before they are read again, only coordinates, schema ids and reasons. With the cause `transaction`,
-            there is also a column TRANSACTION.
-        cause: What the messages wait for: the table's recovery, their complete transactions, or the log up to their load.
+        messages: RAW_SCHEMA; before the messages are read again, only coordinates, schema ids and reasons. With the cause
+            `transaction`, there is also a column TRANSACTION.
+        cause: What the messages wait for: the table's recovery, their complete transactions, or earlier messages of the log.
     """
 
     table: Table
@@ -168,7 +168,7 @@ class ParkingLot:
         self._ledger.set_mark("read_again", "")
 
     def find_read_again(self) -> tuple[int, pa.Table] | None:
-        """Return the log time before which messages are read again, and those messages that were set aside, or None.
+        """Return the log time before which messages are read again, and the messages among them that were set aside, or None.
 
         The messages have only COORDINATE_COLUMNS and timestamp_us.
         """
@@ -288,7 +288,7 @@ class ParkingLot:
         return int(rejected.num_rows)
 
     def _hold_again(self, release: Release, part: Held) -> Iterator[ParkedBatch]:
-        """Yield the parked batches of a release that wait completely, and new batches for the waiting parts of other batches."""
+        """Yield the batches of a release whose messages all wait, and new batches for the waiting parts of other batches."""
         ends = np.cumsum(release.counts)
         found, places = (column.to_numpy() for column in match_rows(release.messages, part.messages))
         owners = np.searchsorted(ends, found, "right")
@@ -363,7 +363,7 @@ class ParkingLot:
 
 
 def _match_same(messages: pa.Table, lost: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the row numbers of equal messages, since a recreated topic has other messages at the same offsets."""
+    """Return the row numbers of equal messages; offsets are not enough, since a recreated topic has other messages there."""
     rows, places = match_rows(messages, lost)
     is_same = pc.equal(messages["timestamp_us"].take(rows), lost["timestamp_us"].take(places)).to_numpy()
     for name in ("key", "payload"):

@@ -33,7 +33,7 @@ class TopicCopy:
     """The copy of one topic of the pipeline's own log in a Kafka cluster; created with one partition if missing.
 
     A mirror (headstream.mirror) sends each message once. The header `hs.mirror` has the message's position in the pipeline's own
-    log, by which a run after a crash finds the copied messages. Messages are released and redriven only from the own log.
+    log, by which a run after a crash finds the copied messages. Messages are released and redriven only from that log.
     """
 
     def __init__(self, target: KafkaTopic, log: OwnLog, topic: str) -> None:

@@ -46,7 +46,7 @@ def leave_out(decoded: Decoded, coordinates: pa.Table) -> Decoded:
 
 
 def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> Decoded:
-    """Exclude stored changes by CHANGE_COORDINATES, which can include others; for very many, fetch all remaining changes."""
+    """Exclude stored changes by CHANGE_COORDINATES, also of other changes; if there are too many, fetch all remaining changes."""
     names = list(CHANGE_COORDINATES)
     coordinates = join_coordinates(part.select(names).rename_columns(list(COORDINATE_COLUMNS)) for part in parts)
     if coordinates is None:

@@ -204,7 +204,7 @@ class ReplicatePipeline:
         source: A streaming DataFrame to read instead of the source's topics, with the columns of Spark's Kafka source.
         on_progress: Called after every micro-batch with the current summary.
         clock: Returns the time in nanoseconds since 1970 UTC.
-        tracer_provider: Records the spans with `tracing`; by default OpenTelemetry's global provider.
+        tracer_provider: Records the spans if `tracing` is set; by default OpenTelemetry's global provider.
 
     Raises:
         InvalidOptionError: the session is a client of Spark Connect.
@@ -341,7 +341,7 @@ class ReplicatePipeline:
             _LOGGER.warning("the end of the run was not saved in the checkpoint; the next run repeats it: %s", error)
 
     def _explain(self, error: BaseException) -> ReplicateError:
-        """Translate a Spark failure to an error with advice."""
+        """Translate a Spark failure into an error with advice."""
         is_lost = isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
         if is_too_big(error) or (is_lost and self._is_collecting):
             what = "Spark's driver has too little memory for a micro-batch"

@@ -137,7 +137,7 @@ class Processor:
 
         Args:
             last: Whether the run ends; failing tables are then retried once, even if they are not due.
-            all_read: Whether all messages logged before any read message have been read too; None: the value of `last`.
+            all_read: Whether all partitions have been read to their ends; None: the value of `last`.
 
         Raises:
             SchemaError: a schema has not arrived in time, and the policy is `fail`.

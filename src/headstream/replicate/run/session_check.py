@@ -27,7 +27,7 @@ _PACKAGES: Final = ("headstream.replicate.decoding.decode", "pyarrow")
 
 
 def check_classic(spark: SparkSession) -> None:
-    """Check that the session has its JVM in this process, and that its Spark version supports limits of a micro-batch.
+    """Check that the session does not use Spark Connect, and that its Spark version supports limits of a micro-batch.
 
     Raises:
         InvalidOptionError: the session is a client of Spark Connect.

@@ -65,7 +65,7 @@ class StoppedTables:
         return _split(dead, self._health.stopped)
 
     def retry(self, unit: Unit) -> Unit:
-        """Remove the dead messages of tables that stay stopped from a release; tables with few dead messages are merged.
+        """From a release, remove the dead messages of tables that stay stopped; tables with few dead messages are merged.
 
         A table stays stopped until the release of its last waiting messages, because all remaining messages can be invalid.
         """

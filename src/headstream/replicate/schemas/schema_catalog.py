@@ -145,8 +145,8 @@ class SchemaCatalog:
     def find_versions(self, schema: str, table: str, names: Iterable[str]) -> list[Found]:
         """Return the possible schemas of JSON rows with the given columns, the most likely schema first.
 
-        Schemas with exactly these columns are first, then schemas with more columns, the newest first. A row with columns that no
-        schema has waits for the next schema. So the result for a row does not depend on which other schemas have arrived.
+        Schemas with exactly these columns are first, then schemas with more columns, the newest first. If no schema has all
+        columns, the row waits for the next schema. So the result for a row does not depend on which other schemas have arrived.
 
         Returns:
             One or more schemas; a single result can also be a reason or a missing schema.

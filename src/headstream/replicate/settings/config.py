@@ -98,7 +98,7 @@ class ReplicateConfig:
         max_parked_age_us: Waiting time of a message after which an alarm is raised, microseconds.
         max_dead_rate: Maximum share of dead letters, 0 to 1. If the messages of a table exceed this share, the table stops. If
             messages of a topic that belong to no table exceed this share, the pipeline stops.
-        dead_rate_messages: Minimum number of messages from which `max_dead_rate` is computed.
+        dead_rate_messages: Minimum number of messages before `max_dead_rate` applies.
         atomic: Whether all changes of a transaction to a table become visible together.
         transaction_wait_us: Time for which a transaction can be incomplete before `on_incomplete_transaction` applies,
             microseconds.

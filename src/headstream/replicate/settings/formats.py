@@ -1,4 +1,4 @@
-"""The forms of data messages in JSON: Replicate's default sections, a custom Message Format, and the flat form before 6.
+"""The forms of data messages in JSON: Replicate's default sections, a custom Message Format, and the flat form before version 6.
 
 default    {"data": {..}, "beforeData": {..} | null, "headers": {"operation": .., "changeSequence": .., ..}}
 custom     sections renamed ("data": "after"), or flattened ("headers": "headers_*": {"headers_operation": ..}), header
@@ -114,7 +114,7 @@ def read_flat(document: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
 
 
 def _merge_columns(section: object, name: str) -> dict[str, Any] | None:
-    """Return the columns of a flat message's section, which is an object, or a list of objects with some of the columns."""
+    """Return the columns of a flat message's section, which is an object, or a list of objects that have some columns each."""
     if section is None:
         return None
     parts = section if isinstance(section, list) else [section]

@@ -73,7 +73,7 @@ class AzureAccess(StoreAccess):
         return self._host.partition(".")[0]
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
-        """Return the settings, completed from the environment, with credentials of one kind, preferably the section's."""
+        """Return the settings, completed from the environment, with credentials of one kind, preferably those in [storage]."""
         known = os.environ if environment is None else environment
         self._check_credentials(known)
         found = complete(self.storage, {each: _OPTIONS[each] for each in ("endpoint", *_PRINCIPAL)}, known)

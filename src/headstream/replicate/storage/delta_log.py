@@ -346,7 +346,7 @@ class LogSnapshot:
             self._schema = None
 
     def _remove(self, path: str, vector: DeletionVector | None) -> None:
-        """Remove a live file, whose path can be escaped in another way than in its `add` action."""
+        """Remove a live file, whose path can be escaped differently than in its `add` action."""
         name = unquote(path)
         if path not in self.files and (name != path or not path.isascii()):
             path = next((known for known in self.files if unquote(known) == name), path)

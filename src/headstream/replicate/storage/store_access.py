@@ -109,7 +109,7 @@ class StoreAccess(ABC):
         """
 
     def hadoop_identity(self) -> dict[str, str]:
-        """Return the settings with which Hadoop's file system uses the machine's identity, if it does not by default."""
+        """Return the settings with which Hadoop's file system uses the machine's identity; empty if this is the default."""
         return {}
 
     @property

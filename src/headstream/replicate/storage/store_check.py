@@ -1,4 +1,4 @@
-"""Checks at the start that a pipeline's object stores are reachable, writable, and support conditional puts for commits."""
+"""Checks at the start that a pipeline's object stores are reachable and writable, and support conditional puts for commits."""
 
 from __future__ import annotations
 

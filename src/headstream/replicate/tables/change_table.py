@@ -116,7 +116,7 @@ class ChangeTable:
         return rows if rows.num_rows else None
 
     def _frame(self, changes: SparkChanges, task: ChangeRows, repeated: bool) -> DataFrame | pa.Table | None:
-        """Return the rows of changes on executors, in the driver if the table's engine requires it, or None."""
+        """Return the rows of changes on executors, fetched to the driver if the table's engine requires this, or None."""
         if changes.is_at_hand or not self.engine.takes_frames:
             return self._local_rows(changes.fetch(), task, repeated)
         if not repeated:

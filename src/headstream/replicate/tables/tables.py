@@ -255,7 +255,7 @@ class TargetTables:
         return applied
 
     def take_touched(self) -> set[Name]:
-        """Return the tables that may have new versions since the last call."""
+        """Return the tables that may have received new versions since the last call."""
         found = set(self._touched)
         self._touched -= found
         return found

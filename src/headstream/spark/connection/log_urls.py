@@ -28,7 +28,7 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
         given: Options by lower-case name.
 
     Raises:
-        InvalidOptionError, InvalidUrlError: the options name no usable location. The message contains no password.
+        InvalidOptionError, InvalidUrlError: the options do not name a usable location. The message contains no password.
     """
     if "url" in given and "path" in given:
         raise InvalidOptionError("url and load(path) both name a log", advice="Set one of them")

@@ -77,8 +77,8 @@ class HeaderDecoder:
         Args:
             headers: Of the type kafka_headers_type; null means no headers.
             coordinates: Topic, partition and offset of each row, for warnings and errors.
-            raw: One array per declared column, for rows with only raw headers, which `headers` omits. For a BINARY column, it has
-                the values; for other columns, which are null, it has whether the header exists. Can be empty.
+            raw: One array per declared column, for rows with only raw headers, which `headers` omits: the values of a BINARY
+                column; for another column, which is null, whether the header exists. Can be empty.
 
         Raises:
             HeaderError: a header does not fit, and `shape.fail_on_mismatch` is set; the message names the coordinates.

@@ -29,7 +29,7 @@ def install(spark: SparkSession | None = None) -> None:
     """Make `format("headstream")` accept Kafka URLs in this process; repeated calls do nothing.
 
     Args:
-        spark: The session; a Spark Connect session also changes the classes of Spark Connect.
+        spark: The session; with a Spark Connect session, the classes of Spark Connect are changed too.
     """
     from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWriterV2
     from pyspark.sql.session import SparkSession as Session

@@ -101,6 +101,6 @@ def link_home(pyspark: Path) -> Path | None:
 
 
 def archive_path(java: Java, pyspark: Path, jars: list[Path]) -> Path:
-    """Return the path of the class archive for a Java, a PySpark and additional jars; the file may not exist."""
+    """Return the path of the class archive for the given Java, PySpark and additional jars; the file may not exist."""
     parts = [str(java.executable.resolve()), str(java.version), str(pyspark), *map(str, jars)]
     return cache_folder() / f"spark-classes-{hashlib.sha256(os.pathsep.join(parts).encode()).hexdigest()[:8]}.jsa"

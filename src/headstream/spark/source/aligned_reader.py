@@ -1,4 +1,4 @@
-"""Micro-batches whose partitions all end at the same log time: a batch completes the messages logged before that time.
+"""Micro-batches whose partitions all end at the same log time, so that all messages logged before that time have been read.
 
 So rows that depend on messages logged earlier (full loads of Replicate) need not wait for partitions that lag behind. The query's
 offsets contain the time and the topics' identities, so a repeated batch uses the same time:
@@ -141,7 +141,7 @@ def find_end(
         low_us: A time before which every message has been read.
         high_us: The latest allowed time, above `low_us` if there is anything to read.
         ends_at: Returns the end of each partition for a time.
-        fullness: Returns the share of the limits that ends use. Ends fit up to a share of 1; at `high_us`, up to 1.05.
+        fullness: Returns the share of the limits that given ends use. Ends fit up to a share of 1; at `high_us`, up to 1.05.
     """
     end = ends_at(high_us)
     if fullness(end) <= _OVERFULL:

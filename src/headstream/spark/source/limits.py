@@ -72,7 +72,7 @@ def admit(
 
     Args:
         start: Start of each partition; a missing partition starts at 0.
-        latest: Current end of each partition. If the log has lost messages, an end can be before the start, and is kept.
+        latest: Current end of each partition. An end before its start (the log has lost messages) is returned unchanged.
         limit: Offsets, 1 or more; None: unlimited.
     """
     end = dict(latest)

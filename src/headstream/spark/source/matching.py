@@ -32,7 +32,7 @@ def match_chunks(chunks: Iterable[memoryview], where: Filter | None) -> Iterator
         where: The filter; None: all messages match.
 
     Raises:
-        HeaderError: the filter cannot be applied to a message, and its policy is to raise. Earlier messages have been yielded.
+        HeaderError: the filter cannot be applied to a message, and the policy is to raise. Earlier messages have been yielded.
     """
     for chunk in chunks:
         if where is None:

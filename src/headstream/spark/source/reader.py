@@ -146,7 +146,7 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
     Raises:
         LogError: the log was deleted and recreated, or messages are missing or damaged (CorruptSendError). With
             failOnDataLoss=false, missing or damaged messages cause a warning of the logger headstream.spark instead.
-        HeaderError: a header does not fit its column, or the filter cannot be applied to a message, and an option forbids this.
+        HeaderError: a header does not fit its column, or the filter cannot be applied to a message, and an option requires this.
         DecodeError: a message cannot be decoded. Every error names topic, partition and offset.
     """
     task.log.check(task.parts[0].range)

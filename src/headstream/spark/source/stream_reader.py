@@ -67,7 +67,7 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Return the end of the next micro-batch.
 
         Args:
-            limit: Either a request to read everything, or the limit from getDefaultReadLimit(), which stands for all limits.
+            limit: Either a request to read everything, or the limit from getDefaultReadLimit(), which represents all limits.
 
         Raises:
             LogError: the log or a topic was deleted and recreated.

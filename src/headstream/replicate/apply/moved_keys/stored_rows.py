@@ -1,8 +1,8 @@
 """Stored rows of a table as events for the merge, and the rows that a change displaces.
 
-A row leaves its key by a deletion or a key update. A key update that omits columns takes their values from the row at its old
-key. This row must still be known if the key update arrives after another row was written to the old key. So the changes of a key
-are logged (key_log.py) as soon as a change implies that a deletion or key update is missing:
+A row leaves its key by a deletion or a key update. A key update that omits columns takes the omitted values from the row at the
+old key. This row must still be known if the key update arrives after another row was written to the old key. So the changes of a
+key are logged (key_log.py) as soon as a change implies that a deletion or key update is missing:
 
     an insert over an existing row              the change that removed that row has not arrived yet
     a change that is older than the row         the change can belong to an earlier row

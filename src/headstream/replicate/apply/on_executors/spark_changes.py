@@ -1,4 +1,4 @@
-"""The decoded changes of a micro-batch on Spark's executors, where they are folded or joined to stored rows, and merged.
+"""The decoded changes of a micro-batch on Spark's executors, where the changes are folded or joined to stored rows, and merged.
 
     changes of a table -> split by key (fold.py) -> shuffled -> folded, stored -> driver: reports and deletions
                                                                                -> rows, as the source of Spark's MERGE

@@ -139,7 +139,7 @@ class StoredBatch:
         return [read_ipc(content.as_buffer()) for content in found.sort_by(PLACE)["content"]]
 
     def in_own_session(self, frame: DataFrame) -> DataFrame:
-        """Return a frame of another session as a frame of this batch's session, as joins with the batch's rows require."""
+        """Return a frame of another session as a frame of this batch's session; joins with the batch's rows require this."""
         view = f"headstream_{uuid.uuid4().hex}"
         frame.createGlobalTempView(view)
         try:

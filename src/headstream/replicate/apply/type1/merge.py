@@ -61,7 +61,7 @@ class Scd1Table(RememberedTable):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether no row has columns of several changes; a complete image then needs only the stored row's sequence."""
+        """Whether every row is from one change; a merge of a complete image then needs only the stored row's sequence."""
         return not (self._soft or self._versioned or self.tracks or self._log)
 
     def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Resolves changes of SCD type 1 that are not one complete image: joins them to the stored rows of their keys.
+"""Resolves changes of SCD type 1 that are not one complete image, by joining the changes to the stored rows of their keys.
 
 Nearly every change is a complete image that is newer than its row; the engine merges such changes without reading the row first
 (plan.py). For all other changes the driver reads the rows and passes resolved rows to the engine:

@@ -63,12 +63,12 @@ def closings(ends: Sequence[tuple[str, str]]) -> tuple[Mapping[str, str], str]:
 
 
 def carries_over(ends: Sequence[tuple[str, str]]) -> str:
-    """Return an SQL condition for versions after loads that can have columns of several changes."""
+    """Return an SQL condition for versions that begin after the first load and have columns of several changes."""
     return f"_hs_versions IS NOT NULL AND NOT _hs_deleted AND _hs_valid_from > {quote_text(min(end for _, end in ends))}"
 
 
 def keys_carried_over(rows: pa.Table, keys: Sequence[str], ends: Sequence[tuple[str, str]]) -> list[Key]:
-    """Return the keys of versions after loads that have values from before a load; `rows` satisfy carries_over()."""
+    """Return the keys of versions that begin after a load and have values from before the load; `rows` satisfy carries_over()."""
     found: dict[Key, None] = {}
     places = [end for _, end in ends]
     for row in rows.to_pylist():
@@ -245,7 +245,7 @@ class Scd2Table(RememberedTable):
         """Close versions of rows that ended loads did not contain. Idempotent. Call forget_ended() later.
 
         Before the load was known, a departure can have moved a row that the load does not contain, or an update can have taken
-        columns from such a row. These histories are replayed.
+        columns from that row. These histories are replayed.
 
         Args:
             known: The positions at which ended loads close versions.
@@ -283,7 +283,7 @@ class Scd2Table(RememberedTable):
             self._over = ""
 
     def _where(self, ranges: ValueRanges, lowest: str, alias: str = "") -> str:
-        """Return the SQL condition for versions in the key ranges that were not closed before the lowest sequence."""
+        """Return the SQL condition for versions that are in the key ranges and were not closed before the lowest sequence."""
         where = ranges_sql(literal_ranges(ranges), alias)
         ends = [f"{alias}_hs_valid_to = {quote_text(end)}" for end in self._ends if end < lowest]
         wanted = [f"{alias}_hs_current", f"{alias}_hs_valid_to >= {quote_text(lowest)}", *ends]

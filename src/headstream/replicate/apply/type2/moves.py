@@ -1,4 +1,4 @@
-"""Rows that change their keys within one transaction (SCD type 2): determines the row that each departure takes.
+"""Determines the row that each departure takes if rows change their keys within one transaction (SCD type 2).
 
 `UPDATE t SET id = id + 1` makes a key update for each row, in any order. The row from key 1 can arrive at key 2 before the older
 row departs from key 2. The departure takes the older row, and the arrived row stays; in the history, the departure takes effect

@@ -61,7 +61,7 @@ def _measure(
     least: cython.longlong,
     task: cython.p_uchar,
 ) -> cython.longlong:
-    """Return the size of all rows, or -1 - index of a row outside the data; record the maximum number of valid rows."""
+    """Return the size of all rows, or -1 - i if row i is outside the data; record the maximum number of valid rows."""
     total: cython.longlong = 0
     likely: cython.longlong = 0
     index: cython.longlong = 0

@@ -203,7 +203,7 @@ class Placeholders:
 
 
 def is_unknown(field: ConnectField, values: pa.Array) -> pa.Array:
-    """Return which values of a before image can stand for an unknown value: null, or, in a NOT NULL column, the default or zero.
+    """Return which values of a before image can represent unknown values: null or, in a NOT NULL column, the default or zero.
 
     Args:
         values: Values in the type in which they were read. Structs and strings with a semantic name can always be unknown.
@@ -267,7 +267,7 @@ def _to_text(value: Any) -> str:
 
 
 def _inner(field: ConnectField, value: Any) -> Any:
-    """Return a value in an array or struct in its JSON form; a decimal is a number in a string."""
+    """Return the JSON form of a value in an array or struct; a decimal is a number in a string."""
     if value is None:
         return None
     if field.type == "array":

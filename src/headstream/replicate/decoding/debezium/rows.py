@@ -64,7 +64,7 @@ class DebeziumRows:
     """The decoded Debezium rows of a batch.
 
     Args:
-        faults: Row -> the reason why it can never be a change.
+        faults: Row -> the reason why the row can never be a change.
         named: Row -> its schema id, if known.
         waiting: Row -> the id of the registry's schema that the row waits for.
         changes: Schemas and their decoded changes.
@@ -242,7 +242,7 @@ class _Decoding:
             self.result.notices.append(TableNotice(*target, kind, sequence, logged_us))
 
     def _by_key(self, part: _Part) -> Iterator[tuple[tuple[str, ...], npt.NDArray[np.bool_]]]:
-        """Yield names of key columns with the messages that have these key columns; most keys of a table have the same prefix."""
+        """Yield the names of key columns, with the messages that have these key columns."""
         keys = self.raw.column("key").take(pa.array(part.rows))
         left = np.ones(len(part.rows), np.bool_)
         found: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
