@@ -72,7 +72,7 @@ class ReplicateConfig:
 
     Args:
         source: URL of the log or Kafka cluster (`kafka://host:9092`) to read; None if the pipeline reads a DataFrame.
-        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); their metadata messages are read too.
+        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); metadata messages in them are read too.
         metadata: Topics with metadata messages; empty if the data topics contain these messages.
         kafka: Settings of Kafka clients, such as `kafka.security.protocol`.
         tables: Directory or URI of the Delta tables: one per source table, at `<schema>/<table>`.
@@ -129,7 +129,7 @@ class ReplicateConfig:
         compact_every_us: Interval at which a table's small files are compacted, microseconds; 0: never.
         vacuum_every_us: Interval at which files that no version needs are deleted, microseconds; 0: never.
         vacuum_kept_us: Minimum age of the files that `vacuum_every` deletes, microseconds.
-        load_gap_us: Minimum time between a change and a REFRESH row that is detected as the start of a new load, microseconds.
+        load_gap_us: Minimum time between a change and a later REFRESH row that begins a new load, microseconds.
 
     Raises:
         InvalidOptionError: settings are missing, contradictory or out of range; the error lists all problems.
