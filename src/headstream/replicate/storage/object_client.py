@@ -1,4 +1,4 @@
-"""Objects in S3, Azure and Google Cloud Storage, by obstore, which wraps Rust's object_store like deltalake."""
+"""Objects in S3, Azure and Google Cloud Storage, through obstore, which wraps Rust's object_store (also used by deltalake)."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class StoredMerge:
         return self.merges.placed(left, self.schema, keeps_all=keeps_all)
 
     def _note_places(self, report: FoldReport) -> None:
-        """Record the positions among the loads that executors have assigned to changes."""
+        """Record the positions that executors have assigned to changes among the loads."""
         self.merges.state.loads.has_below_first |= report.has_below_first
         if report.is_unsettled:
             self.merges.state.loads.settled = ""

@@ -29,7 +29,7 @@ class JarSet:
     """Jars that were tested together.
 
     Args:
-        transitive: Whether the jars' dependencies are fetched with them.
+        transitive: Whether the jars' dependencies are fetched too.
     """
 
     name: str

@@ -83,7 +83,7 @@ class ReadableLog(Protocol):
         """Check that this is the log that a read was planned for.
 
         Raises:
-            LogError: the log is another log, or is missing.
+            LogError: the location has a different log, or no log.
         """
 
     def follow(self, part: ReadPart) -> AbstractContextManager[Follower]:

@@ -192,7 +192,7 @@ class SparkChanges:
         return join_key_statistics(pickle.loads(content.as_buffer()) for content in found)
 
     def join(self, task: KeyedTask, stored: DataFrame | None) -> JoinedChanges:
-        """Join changes on executors to `stored`, the rows (KeyedTask.stored_types) in the range of their keys, or None."""
+        """Join the changes on executors to `stored` rows (KeyedTask.stored_types) in the range of their keys; None: no rows."""
         count = self.batch.count_buckets(self.num_rows, self.statistics.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
