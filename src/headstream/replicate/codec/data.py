@@ -55,7 +55,7 @@ class Change:
         stream_position: The position in the source's own log, or "".
         transaction_id: Id of the source's transaction, or "".
         change_mask: The columns that changed, as little-endian bits by ordinal, or None.
-        column_mask: The columns in the message, likewise, or None; a null in any other column is ignored.
+        column_mask: The columns in the message, as little-endian bits by ordinal, or None; a null in any other column is ignored.
         transaction_event_counter: Number of the event in its transaction, from 1, or None.
         transaction_last_event: Whether the event is the last of its transaction, or None.
         external_schema_id: The schema's id in another registry, or None.

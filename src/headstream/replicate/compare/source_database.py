@@ -66,7 +66,7 @@ class Partitions:
     Args:
         column: A numeric or date column of the result.
         low: The lowest value, as an SQL literal without quotes.
-        high: The highest value, likewise.
+        high: The highest value, as an SQL literal without quotes.
         count: Number of connections.
     """
 

@@ -363,7 +363,7 @@ class ParkingLot:
 
 
 def _match_same(messages: pa.Table, lost: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the row numbers of equal messages; offsets are not enough, since a recreated topic has other messages there."""
+    """Return the row numbers of messages with equal coordinates, time and content; a recreated topic repeats only coordinates."""
     rows, places = match_rows(messages, lost)
     is_same = pc.equal(messages["timestamp_us"].take(rows), lost["timestamp_us"].take(places)).to_numpy()
     for name in ("key", "payload"):

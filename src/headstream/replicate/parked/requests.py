@@ -42,7 +42,7 @@ class Selection:
         reason: Substring of the reason.
         schema_id: The schema id of the messages.
         since_us: Messages that were set aside at or after this time, microseconds since 1970 UTC.
-        until_us: Messages that were set aside before this time, likewise.
+        until_us: Messages that were set aside before this time, microseconds since 1970 UTC.
         within: Only these messages; None: all messages.
     """
 

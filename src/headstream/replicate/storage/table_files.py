@@ -72,7 +72,7 @@ def file_names(directory: Place, after: str = "") -> list[str]:
 
 
 def open_parquet_file(table: Place, path: str, size: int) -> pq.ParquetFile:
-    """Open a Parquet file of a table, of a size in bytes, without reading the whole file."""
+    """Open a Parquet file of a table without reading the whole file; `size` is the file's size, bytes."""
     with Translated(table / path, "the data file cannot be read"):
         if isinstance(table, StorePlace):
             source: Any = pafs.PyFileSystem(DeltaStorageHandler(str(table), table.delta_options, {path: size})).open_input_file(

@@ -30,7 +30,7 @@ class TableState:
             to a deleted row.
         deletion_times: Ascending (time, `newest_deletion` at that time), for the later removal of tombstones.
         compacted_us: Time of the last compaction, microseconds since 1970 UTC.
-        vacuumed_us: Time of the last vacuum, likewise.
+        vacuumed_us: Time of the last vacuum, microseconds since 1970 UTC.
         columns: The columns that the source has or had. Other columns of the table do not belong to the pipeline.
         soft: Whether deleted rows are kept and marked; None if an older version wrote the state.
     """

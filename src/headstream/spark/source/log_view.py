@@ -21,7 +21,7 @@ class SeenTopic(NamedTuple):
 
     Args:
         identity: Identifies the topic among topics with the same name, across purges and deletions.
-        generations: The identity of each partition, likewise.
+        generations: Identifies each partition among partitions with the same number.
     """
 
     name: str

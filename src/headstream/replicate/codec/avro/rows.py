@@ -205,7 +205,7 @@ def decode_rows(plan: RowPlan, data: BytesLike, starts: BytesLike, ends: BytesLi
 
     Args:
         starts: Start of each row in `data`: int64, in any buffer.
-        ends: End of each row, likewise.
+        ends: End of each row in `data`: int64, in any buffer.
         rows: Indexes of the entries of starts and ends that are rows of this schema: int64; None: all entries.
 
     Raises:
