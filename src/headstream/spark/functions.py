@@ -94,7 +94,7 @@ def headers_encode(col: Column | str) -> Column:
 
 
 def message_decode(col: Column | str, dialect: str) -> Column:
-    """Return the messages in a BINARY column as an array of structs with the source's columns; explode() turns it into rows.
+    """Return the messages in a BINARY column as an array of structs with the source's columns, which explode() turns into rows.
 
     Args:
         col: BINARY; the result for null is null.

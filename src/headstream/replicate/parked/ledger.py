@@ -57,7 +57,7 @@ class ParkedBatch:
         transaction_key: The transaction that the batch waits for and to which all its messages belong.
         logged_from_us: Time at which the source's log stored the first message, microseconds since 1970 UTC; None if an older
             version set the batch aside.
-        logged_until_us: Time at which the source's log stored the last message; otherwise as `logged_from_us`.
+        logged_until_us: Time at which the source's log stored the last message, microseconds since 1970 UTC, or None.
     """
 
     id: int = 0

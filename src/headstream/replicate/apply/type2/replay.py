@@ -98,7 +98,7 @@ def replay(
 
 
 def _is_loaded_again(event: SequenceEvent, last: Version) -> bool:
-    """Return whether a row of a load repeats an unchanged row, because it was sent twice or the load was restarted."""
+    """Return whether a row of a load repeats an unchanged row, because the row was sent twice or the load was restarted."""
     floor = load_floor(event.sequence)
     if floor is None or event.deletes or last.deleted or floor != load_floor(last.valid_from):
         return False
