@@ -125,7 +125,7 @@ class Client:
             self._transport.open()
 
     def interrupt(self, thread: int) -> None:
-        """Interrupt a thread's call that waits for a server; the call fails as after a broken connection.
+        """Interrupt a thread's call that waits for a server; the call fails as if the connection had broken.
 
         Args:
             thread: Thread identifier, as returned by threading.get_ident().
@@ -341,8 +341,8 @@ class Client:
     def create_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
         """Add partitions to a topic, and return the changed topic.
 
-        Existing producers and consumers keep using the old partitions; only consumers of a group also read the new partitions. A
-        key can map to a different partition afterwards.
+        Existing producers, and existing consumers without a group, use only the old partitions; consumers of a group also read
+        the new partitions. Afterwards, a key can map to a different partition.
 
         Args:
             count: Number of partitions to add, at least 1.
@@ -356,10 +356,10 @@ class Client:
         return transport.partitions.create(find_topic_name(transport, topic), check_whole("count", count))
 
     def delete_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
-        """Delete the highest numbered partitions of a topic, with their messages, and return the changed topic.
+        """Delete the highest-numbered partitions of a topic, with their messages, and return the changed topic.
 
         Args:
-            count: Number of partitions to delete; at least one remains.
+            count: Number of partitions to delete; at least one must remain.
 
         Raises:
             TopicNotFoundError: the topic does not exist.
@@ -512,7 +512,7 @@ class Client:
                     counted, and the message is retried later. Requires a group. Without a policy, the message is not committed.
                 dead_letter: Topic for messages that failed in their last attempt; a missing topic is created.
                 mode: `ordered` (the default), or `shared`: the consumers of the group are workers that lease single messages.
-                    A group can have more workers than partitions; only hs.Retry(order="key") keeps an order.
+                    A group can have more workers than partitions. hs.Retry(order="key") keeps the order per key.
                 lease: With `mode="shared"`: how long a worker holds a message, for example `30s` (the default), before another
                     worker receives it.
                 on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer starts or stops
@@ -610,7 +610,7 @@ class Client:
             on_filter_error: What to do with a message that the filter cannot be applied to.
 
         Raises:
-            InvalidInputError: the filter is invalid; the error names the position.
+            InvalidInputError: the filter is invalid; the error contains the position in the filter.
         """
         transport = self._open_transport()
         name = None if topic is None else find_topic_name(transport, topic)
@@ -661,7 +661,7 @@ class Client:
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             OffsetOutOfRangeError: an offset is not in its partition.
-            GroupInUseError: the group has members in any process. Members call Consumer.seek() instead.
+            GroupInUseError: the group has members, in this or another process. Members call Consumer.seek() instead.
         """
         transport = self._open_transport()
         name = find_topic_name(transport, topic)
@@ -677,7 +677,7 @@ class Client:
 
         Raises:
             GroupNotFoundError: the group does not exist.
-            GroupInUseError: the group has members in any process.
+            GroupInUseError: the group has members, in this or another process.
         """
         transport = self._open_transport()
         transport.groups.delete(find_topic_name(transport, topic), name)
@@ -739,7 +739,7 @@ class Client:
         transport.messages.set_state(find_topic_name(transport, topic), partition, wanted, code, reason=reason, by=by)
 
     def remove_marked(self, topic: str | TopicName, partition: int, *, reason: str) -> Removal:
-        """Remove a partition's messages that are marked for deletion from the disk, before their grace ends.
+        """Remove from the disk a partition's messages that are marked for deletion, before their grace ends.
 
         Args:
             partition: From 1.
@@ -787,10 +787,10 @@ class Client:
         for producer in list(self._producers):
             try:
                 producer.close()
-            except Exception as error:  # but Ctrl-C leaves the log open: sent messages are flushed at exit
+            except Exception as error:  # Ctrl-C is not caught and leaves the log open: sent messages are flushed at exit
                 errors.append(error)
         self._is_closed = True
-        self._close_consumers(errors)  # that another thread has made meanwhile
+        self._close_consumers(errors)  # consumers that another thread has created meanwhile
         with closing():
             self._transport.close()
         if errors:

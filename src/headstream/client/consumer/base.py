@@ -18,7 +18,7 @@ from headstream.core.model.quantities import parse_duration_us
 from headstream.errors import InvalidInputError, InvalidOptionError
 
 DelayInput = str | int | timedelta
-"""A delay: text as `10s`, microseconds, or a timedelta."""
+"""A delay: a string such as `10s`, microseconds, or a timedelta."""
 
 
 class BaseConsumer(ABC):
@@ -193,7 +193,7 @@ class BaseConsumer(ABC):
                 settler.fail(place, error)
         else:
             place = self._in_progress(message)
-            if place is not None and place != settler.current:  # a loop records its message when it goes on
+            if place is not None and place != settler.current:  # a loop records its message when it requests the next message
                 with warning_of_lost_leases():
                     settler.settle_done(place)
 

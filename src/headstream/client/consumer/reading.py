@@ -32,7 +32,7 @@ class ReadingOptions:
         start: Where to start in a partition without a committed offset; `last` is the position after the newest message.
         states: State codes to deliver; None for all states.
         where: The filter, or None.
-        session_timeout_ms: How long a group member can send no report before it loses partitions that other members wait for.
+        session_timeout_ms: Time without a report after which a group member loses partitions that other members wait for.
         on_assigned: Called with the topic and new partitions, from a call of the consumer.
         transform: Called with each message when it is delivered, or None.
         chain: The client's interceptors, for their commit hooks, or None.

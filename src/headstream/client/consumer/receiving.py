@@ -19,7 +19,7 @@ from headstream.errors import ChecksumError, CorruptSendError, HeaderError
 _log: Final = logging.getLogger("headstream.client")
 _warned: Final[set[tuple[str, str]]] = set()
 _MAX_WARNED: Final = 1000
-"""Warnings of a process about topics and filters."""
+"""Maximum number of warnings of a process about topics and filters."""
 
 
 def poll_checked(

@@ -38,7 +38,7 @@ _CHECK_EVERY_S: Final = 5.0
 
 _FIRST_WAIT_MS: Final = 5.0
 _LAST_WAIT_MS: Final = 100.0
-"""Wait on one topic while none has messages, before other topics are polled; short at first."""
+"""Maximum wait on one topic before the other topics are polled, milliseconds; the first waits are shorter."""
 _NOT_FOUND: Final = (TopicNotFoundError, StreamNotFoundError, PartitionNotFoundError)
 """Errors of calls for a topic that is being deleted."""
 
@@ -174,7 +174,7 @@ class TopicsConsumer(BaseConsumer):
             wait_ms = min(2 * wait_ms, _LAST_WAIT_MS)
 
     def _fetch(self, name: str, timeout_ms: float) -> bool:
-        """Fetch messages of a topic; return whether messages are buffered. A topic that a pattern matched can be deleted."""
+        """Fetch messages of a topic; return whether messages are buffered. A deleted topic is dropped if it matched a pattern."""
         try:
             return self._consumers[name].fetch(timeout_ms)
         except _NOT_FOUND as error:

@@ -34,7 +34,7 @@ from headstream.errors import ClosedError, OutcomeUnknownError, PartitionClosedE
 from headstream.forks import closed_by_fork, register_for_forks
 
 _THREAD_JOIN_TIMEOUT_S: Final = 2.0
-"""How long close() waits for the server to release the producer's state; otherwise the state expires there. Seconds."""
+"""How long close() waits for the server to release the producer's state, seconds; later, the state expires."""
 
 
 class Producer:
@@ -72,9 +72,9 @@ class Producer:
         self._failed: list[Batch] = []
         self._raised: tuple[Exception | None, list[Batch]] = None, []
         self.is_parents = False
-        """Whether a parent created it, before this process was forked."""
+        """Whether the parent process created this producer, before this process was forked."""
         self._skips: Callable[[HeadersInput | None], bool] | None = None
-        """Whether a message with these headers passes no interceptor; None: no message does."""
+        """Returns whether a message with these headers skips the interceptors; None: no message skips the interceptors."""
         open_until_exit(self)
         register_for_forks(self)
 
@@ -132,7 +132,7 @@ class Producer:
         if self._skips is not None:
             try:
                 is_skipped = self._skips(headers)
-            except Exception:  # the interceptor is called, whose errors have a policy
+            except Exception:  # the interceptor is then called; its errors have a policy
                 is_skipped = False
             if not is_skipped:
                 changed = self._intercept(payload, key, headers, id, partition)
@@ -335,11 +335,11 @@ class Producer:
         return self._wait(lambda: batch.is_done, timeout_s)
 
     def watch(self, batch: Batch, callback: Callable[[], object] | None) -> None:
-        """Record that a receipt reports a message of a batch, and register a callback. Called by receipts.
+        """Record that a receipt reports the outcome of a batch, and register a callback. Called by receipts.
 
         Args:
             batch: A batch of this producer.
-            callback: Called when the batch is settled, immediately if it already is; None: no callback.
+            callback: Called when the batch is settled, or immediately if it is already settled; None: no callback.
         """
         with self._lock:
             batch.watched += 1
@@ -385,7 +385,7 @@ class Producer:
         with self._lock:
             self._sending.remove_finished(batch)
             if error is None:
-                batch.data = bytearray()  # a receipt can outlive the batch by far
+                batch.data = bytearray()  # a receipt can be kept much longer than the batch
             else:
                 batch.is_in_doubt = isinstance(error, (OutcomeUnknownError, PartitionClosedError))
                 batch.error = explain([batch], self._name, error)

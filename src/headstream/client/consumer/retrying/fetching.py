@@ -19,7 +19,7 @@ from headstream.core.model.deliveries import RetryOrder
 from headstream.core.model.message import ReceivedMessage, set_attempt
 
 MAX_OPEN: Final = 5_000
-"""Open messages of a partition; at more, it is not fetched: half of what the log remembers."""
+"""Maximum open messages of a partition, half of the log's limit; above it, the partition is not fetched."""
 
 
 class Broken(NamedTuple):
@@ -101,7 +101,7 @@ class RetryingFetching(Fetching):
             if not self.tracks[partition].is_blocked and len(self.tracks[partition].open) < MAX_OPEN
         ]
 
-    # -- attempts again -----------------------------------------------------------------------------------------
+    # -- retries ------------------------------------------------------------------------------------------------
 
     def due(self, now_s: float) -> tuple[int, int] | None:
         """Return partition and offset of a message to fetch again, or None; the caller then calls put_again()."""
@@ -134,7 +134,7 @@ class RetryingFetching(Fetching):
             self._again.append((message, partition))
 
     def fail(self, partition: int, offset: int, failures: int, due_s: float) -> None:
-        """Record a failure: the message is retried at `due_s`; delivered messages that must wait for it are taken back."""
+        """Record a failure: the message is retried at `due_s`; if it blocks the partition, buffered messages are dropped."""
         self._drop_from_hand(partition, offset)
         track = self.tracks[partition]
         track.fail(offset, failures)
@@ -254,7 +254,7 @@ class RetryingFetching(Fetching):
         self.tracks[partition].pass_over(next_offset)
         self._touched.add(partition)
 
-    # -- done -------------------------------------------------------------------------------------------------------
+    # -- progress ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Mark the last delivered message as done."""

@@ -120,7 +120,7 @@ class Track:
         self._reported.add(offset, offset + 1)
 
     def finish(self, offset: int, *, is_reported: bool = False) -> list[int]:
-        """Mark a message as done (`is_reported`: also in the log); return the offsets that waited only for it, ascending."""
+        """Mark a message as done (`is_reported`: also in the log); return the offsets that waited only for this message."""
         message = self.open.pop(offset, None)
         if message is None:
             return []

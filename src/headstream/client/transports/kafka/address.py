@@ -34,7 +34,7 @@ _FIXED: Final = frozenset({
     "group.id", "group.protocol", "max.poll.interval.ms", "session.timeout.ms", "message.timeout.ms", "delivery.timeout.ms",
     "transactional.id", "key.serializer", "value.serializer", "key.deserializer", "value.deserializer",
 })  # fmt: skip
-"""Settings that a client of Headstream makes itself: it commits after the body, and sends once."""
+"""Settings that Headstream's client sets itself, because it commits after processing and stores each message once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from headstream.errors import GroupInUseError, GroupNotFoundError, OffsetOutOfRa
 from headstream.forks import register_for_forks
 
 NAME_PREFIX: Final = "hs.name."
-"""The groups of single consumers begin so."""
+"""Prefix of the groups of single consumers."""
 
 
 def group_id(consumer: OffsetOwner) -> str:
@@ -67,7 +67,7 @@ class KafkaOffsets:
     def commit(
         self, topic: TopicName, consumer: OffsetOwner, offsets: Mapping[int, int], *, generations: Mapping[int, int] | None = None
     ) -> None:
-        """Commit offsets for a single consumer or a group; GroupInUseError if the group has members, which alone can commit."""
+        """Commit offsets for a single consumer or a group; GroupInUseError if the group has members."""
         if not offsets:
             return
         name, group = self._cluster.names.kafka_name(topic), group_id(consumer)
@@ -79,7 +79,7 @@ class KafkaOffsets:
                 )
         try:
             self._clients.commit(group, name, offsets)
-        except RebalancedError as error:  # UNKNOWN_MEMBER_ID: the coordinator knows members, and this is none of them
+        except RebalancedError as error:  # UNKNOWN_MEMBER_ID: only the members of the group can commit
             raise in_use(str(topic), group) from error
 
 

@@ -20,9 +20,9 @@ from headstream.client.transports.kafka.refusals import TRANSIENT, error_of, ref
 from headstream.forks import keep_forever, register_for_forks
 
 _MOST: Final = 16
-"""Clients kept at once: each has a connection to its group's coordinator."""
+"""Maximum number of clients, because each client has a connection to its group's coordinator."""
 _ATTEMPT_S: Final = 2.0
-"""How long one attempt to read offsets may take, seconds."""
+"""Timeout of one attempt to read offsets, seconds."""
 
 
 class OffsetClients:

@@ -26,7 +26,7 @@ from headstream.version import __version__
 
 _R = TypeVar("_R")
 _TLS_PROBE_S: Final = 2.0
-"""Timeout of a handshake that only improves the text of an error."""
+"""Timeout of a handshake that only improves an error message, seconds."""
 
 
 class Connection(Protocol):

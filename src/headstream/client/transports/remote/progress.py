@@ -88,7 +88,7 @@ class RemoteGroups:
 
     def leave(self, topic: TopicName, member: Member) -> None:
         """Remove a member; idempotent."""
-        with suppress(ClosedError, ServerUnreachableError):  # the server has removed it, or will time it out
+        with suppress(ClosedError, ServerUnreachableError):  # the server has removed the member, or removes it after a timeout
             self._caller.call(ExitGroup(topic.stream, topic.topic, member.group, member.id), may_reconnect=False)
 
     def abandon(self, topic: TopicName, member: Member) -> None:
@@ -98,7 +98,7 @@ class RemoteGroups:
     def _let_go(self) -> None:
         """Remove the members that finalizers have abandoned."""
         while (command := self._abandoned.get()) is not None:
-            with suppress(HeadstreamError):  # the server times it out instead
+            with suppress(HeadstreamError):  # the server removes the member after a timeout
                 self._caller.call(command, may_reconnect=False)
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
@@ -148,7 +148,7 @@ class RemoteGroups:
         """Remove abandoned members."""
         if self._thread is not None:
             self._abandoned.put(None)
-            self._thread.join(limited(CLOSE_S))  # the server times them out otherwise
+            self._thread.join(limited(CLOSE_S))  # otherwise, the server removes the members after a timeout
 
 
 def as_rebalanced(error: ClosedError) -> HeadstreamError:
