@@ -93,7 +93,7 @@ def _value_of(match: re.Match[str], variables: Mapping[str, str]) -> str:
 
 
 PUBLISHED_SECRETS: Final = frozenset({"top_secret$iggy123$_jwt_HS256_key#!", "top_secret$iggy.rs$_jwt_HS256_key#!"})
-"""Default signing secrets of the protocol's original server: public, hence insecure."""
+"""Default signing secrets of Iggy's server, which are public and therefore insecure."""
 
 _SECOND_US: Final = 1_000_000
 _LEVELS: Final = {"trace": "debug", "warn": "warning"}
@@ -404,7 +404,7 @@ class _Loader:
         )
 
     def _console(self) -> bool:
-        """Return whether to serve the console: the setting, or by default only if no other machine can reach it."""
+        """Return whether to serve the console; by default, only if no other machine can reach the HTTP address."""
         given: bool | None = self._values["headstream.console"]
         address = self._address("http")
         return given if given is not None else address is None or address.is_loopback

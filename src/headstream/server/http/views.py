@@ -2,7 +2,7 @@
 
     GET /open/overview            the server's counts, memory use, and traffic by transport
     GET /open/topics/visible      the topics that the user is allowed to see
-    GET /open/group-lags          the groups of all these topics
+    GET /open/group-lags          the groups of these topics
     GET .../messages/browse       messages with typed headers and truncated payloads, with search
     GET .../messages/{offset}/payload    a complete payload, as a file
     GET .../messages/{offset}/explained  a message, decoded with the schemas of pipelines or a registry
@@ -36,7 +36,7 @@ from headstream.server.http.routes import OpenClient, ViewRequest
 from headstream.server.iggy.fast_path.traffic import Traffic
 
 VIEW_BYTES: Final = 8 << 20
-"""Memory reserved for a view: the messages that it reads, twice."""
+"""Memory reserved for a view: twice the size of the messages that the view reads."""
 
 
 class View(NamedTuple):

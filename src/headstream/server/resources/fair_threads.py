@@ -70,7 +70,7 @@ class FairThreads:
                 client, queue = self._queues.popitem(last=False)
                 run = queue.popleft()
                 if queue:
-                    self._queues[client] = queue  # behind all others
+                    self._queues[client] = queue  # after all other clients
             run()
             del run  # releases the response that its future holds
 

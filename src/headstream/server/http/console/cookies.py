@@ -1,7 +1,7 @@
 """The console's login: a cookie that scripts cannot read contains the access token.
 
-    login with the header  -> Set-Cookie: HttpOnly, SameSite=Strict; the body contains no token request with the header and the
-    cookie -> the token
+    login with the header                  -> Set-Cookie: HttpOnly, SameSite=Strict; the body contains no token
+    request with the header and the cookie -> the token
     request without the header             -> no token, even if it has cookies
 
 A page of another origin cannot send the header unless CORS allows it, and browsers report cross-origin requests in

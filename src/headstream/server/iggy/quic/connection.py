@@ -43,7 +43,7 @@ USER_WINDOW_BYTES: Final = 512 << 10
 
 _HEAD_BYTES: Final = 8
 _MOST_WAITS: Final = 64
-"""Limit of waits of one connection; one more is answered as if it had timed out."""
+"""Limit of waits of one connection; an additional wait is answered as if it had timed out."""
 
 
 class SharedQuic(Protocol):

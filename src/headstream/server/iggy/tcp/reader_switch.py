@@ -15,7 +15,7 @@ ROUND_BYTES: Final = 256 << 10
 connection or from ten."""
 
 _SHORT_REQUESTS: Final = 8
-"""The intake takes over after this many consecutive reads with only small requests: switching has a cost too."""
+"""Number of consecutive reads with only small requests after which the intake reads; switching has a cost."""
 
 
 class ReaderSwitch:
@@ -62,7 +62,7 @@ class ReaderSwitch:
                 self._transport.pause_reading()
 
     def yields(self, rounds: LoopRounds, go_on: Callable[[], None]) -> bool:
-        """After reading much data, stop reading until a round of the event loop has capacity; return whether reading has stopped.
+        """After a large read, stop reading until a round of the event loop has capacity; return whether reading has stopped.
 
         Args:
             go_on: Called in this round; reads again unless reading is paused for another reason.
