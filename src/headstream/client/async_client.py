@@ -252,7 +252,7 @@ class AsyncClient:
     def _poll_kept(
         self, place: tuple[Any, ...], poll: Callable[[], list[ReceivedMessage]], options: PollOptions
     ) -> list[ReceivedMessage]:
-        """Return messages kept from cancelled polls, or poll. Runs in the worker thread, after any cancelled poll has ended."""
+        """Return messages kept from cancelled polls, else poll. Runs in the worker thread, after any cancelled poll has ended."""
         kept, start = self._undelivered.pop(place, []), options.get("start")
         if not kept or not (start is None or start_of(start).kind is PollingKind.NEXT):
             return poll()

@@ -240,7 +240,7 @@ class Client:
             limits: `iggy`: every Iggy client can read all messages; `wide`: payloads and header values can also be empty or null.
             fsync: When messages are synced to disk: `always`: before they are acknowledged; `interval`: within a second; `never`:
                 when the operating system writes them. A power failure can lose acknowledged messages that are not synced.
-            if_not_exists: Return an existing topic of that name unchanged.
+            if_not_exists: Whether to return an existing topic with this name unchanged.
             options: See update_topic(): retention_us, retention_bytes, compaction_delay_us, deduplication_count, summary_headers,
                 deletion_grace_us, legal_hold, kafka_headers. Omitted options are off; deletion_grace_us defaults to a week.
 
@@ -278,7 +278,7 @@ class Client:
         transport.topics.delete(find_topic_name(transport, name))
 
     def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
-        """Change options of a topic, and return it; omitted options stay unchanged, None disables an option.
+        """Change options of a topic, and return it; omitted options stay unchanged, and None disables an option.
 
         Retention deletes whole segment files in the background, never the active file. Each partition can exceed a limit by up to
         one file.
@@ -503,8 +503,8 @@ class Client:
                     messages appended later), or a PollingStrategy.
                 states: States to deliver, by default `available`; None delivers all messages.
                 where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`.
-                on_filter_error: What to do with a message if the filter compares incomparable values, such as a number and a
-                    string: `skip` (the default), `deliver`, or `raise` HeaderError.
+                on_filter_error: What to do with a message if the filter compares incomparable values, such as a string
+                    and a number: `skip` (the default), `deliver`, or `raise` HeaderError.
                 timeout_ms: Iteration ends after this time without a message; None waits without limit.
                 session_timeout_ms: A group member that neither polls, commits nor finishes a message for this time loses its
                     partitions if other members wait for them; later commits in these partitions are rejected.
@@ -716,7 +716,7 @@ class Client:
         reason: str = "",
         by: str = "",
     ) -> None:
-        """Set the state of messages and record the reason; the change is durable when this returns.
+        """Set the state of messages and record the reason; the change is durable when the call returns.
 
         Args:
             partition: From 1.
@@ -778,7 +778,7 @@ class Client:
         """Flush and close the client's producers, and close its consumers without a commit; a second call does nothing.
 
         Raises:
-            HeadstreamError: a producer could not store all messages, or a consumer could not close cleanly; the client is closed.
+            HeadstreamError: a producer could not store all messages, or a consumer could not close cleanly. The client is closed.
         """
         if self._is_closed:
             return

@@ -1,4 +1,4 @@
-"""Closing: limits the total time that close() waits for a server, so that an unreachable server does not block it."""
+"""Closing: limits the total time that close() waits for a server that may be unreachable."""
 
 from __future__ import annotations
 

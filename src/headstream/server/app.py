@@ -317,7 +317,7 @@ class ServerApp:
                 note(logging.ERROR, "sweeping failed", error)
 
     async def stop(self) -> None:
-        """Stop listening, answer received requests, sync, close the log; idempotent. PartitionClosedError if a sync failed."""
+        """Stop listening, answer received requests, sync and close the log; idempotent. PartitionClosedError if a sync failed."""
         note(logging.INFO, "stopping")
         stopping = []
         if self._tcp is not None:

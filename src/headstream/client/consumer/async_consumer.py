@@ -128,7 +128,7 @@ class _AsyncReading(Generic[_Reader]):
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        """Commit the previous message and return the next."""
+        """Commit the previous message and return the next message."""
         consumer = await self._opened()
         message: ReceivedMessage | None = None
         if consumer.is_ready and not (consumer.may_wait or self._callbacks.is_used or self._worker.is_busy):
@@ -174,7 +174,7 @@ class _AsyncReading(Generic[_Reader]):
 
     @asynccontextmanager
     async def attempting(self, message: Message) -> AsyncIterator[None]:
-        """Return an `async with` context that records an Exception by retry(); see Consumer.attempting()."""
+        """Return an `async with` context that records an Exception with retry(); see Consumer.attempting()."""
         consumer = await self._opened()
         context = consumer.attempting(message)
         context.__enter__()

@@ -1,4 +1,4 @@
-"""BaseConsumer: the common part of consumers of one or several topics: loops, `with`, and calls for single messages."""
+"""BaseConsumer: loops, `with`, and calls for single messages, for consumers of one or several topics."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class BaseConsumer(ABC):
         return None
 
     def ack(self, message: Message) -> None:
-        """Record that a message is done; messages can be acknowledged in any order. The record is stored when this returns.
+        """Record that a message is done; messages can be acknowledged in any order. The record is stored when ack() returns.
 
         Args:
             message: A message that this consumer has delivered.
@@ -156,7 +156,7 @@ class BaseConsumer(ABC):
         Raises:
             InvalidOptionError: the consumer does not have `mode="shared"`, or the lease is out of range.
             InvalidInputError: the message is not in progress.
-            LeaseLostError: the lease has ended; the error describes what happened to the message since.
+            LeaseLostError: the lease has ended; the error describes what has happened to the message since then.
         """
         settler = lease_settler(self._find_settler(message))
         settler.extend(settler.place_of(message), check_lease_us(parse_duration_us(lease, plain_unit="us")))
@@ -177,7 +177,7 @@ class BaseConsumer(ABC):
 
     @contextmanager
     def attempting(self, message: Message) -> Iterator[None]:
-        """Return a context for processing a message. An Exception in the context is recorded by retry() and suppressed.
+        """Return a context for processing a message. An Exception in the context is recorded with retry() and suppressed.
 
         Args:
             message: A message that this consumer has delivered.

@@ -4,7 +4,7 @@
     consumer.poll(); consumer.commit()  commits explicitly
 
 If the body raises an exception, its message is not committed and is delivered again. The consumer's Reading (reading.py) fetches
-messages and records which are done; the loops in this module are the same for all readings.
+messages and records which messages are done; the loops in this module are the same for all Readings.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Consumer(BaseConsumer):
 
     Args:
         topic: Stream and topic.
-        reading: Fetches messages and records which are done.
+        reading: Fetches messages and records which messages are done.
         timeout_ms: Iteration ends after this time without a message; None waits without limit.
-        own: A transport that only this consumer uses and closes; or None.
+        own: A transport that only this consumer uses and closes, or None.
     """
 
     def __init__(self, topic: TopicName, reading: Reading, timeout_ms: float | None, own: Transport | None = None) -> None:

@@ -97,7 +97,7 @@ class PlainReading(PartitionReading):
                 partitions.follow(is_resting=is_resting)
 
     def end(self, *, commit: bool) -> None:
-        """If `commit` is set, commit the message that take() returned last; notify the user."""
+        """If `commit` is set, commit the message that take() returned last. Then notify the user that no partition is read."""
         if commit:
             self.finish()
         self.partitions.end()

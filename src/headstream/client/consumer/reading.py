@@ -1,4 +1,4 @@
-"""Reading: fetches a consumer's messages and records which are done. There are three implementations:
+"""Reading: fetches a consumer's messages and records which messages are done. There are three implementations:
 
     PlainReading     partitions in order; progress is a committed offset per partition
     RetryingReading  partitions in order; failing messages are counted, delayed and retried (on_error=)
@@ -110,11 +110,11 @@ class Reading(ABC):
 
     @abstractmethod
     def commit(self, message: Message | None) -> None:
-        """Record that all delivered messages are done, or messages up to one message; see Consumer.commit()."""
+        """Record that all delivered messages, or the messages up to one message, are done; see Consumer.commit()."""
 
     @abstractmethod
     def end(self, *, commit: bool) -> None:
-        """Release unfinished messages; call finish() first if `commit` is set. close() follows, even after an error."""
+        """Release unfinished messages; if `commit` is set, first call finish(). The caller then calls close() in any case."""
 
     @abstractmethod
     def close(self) -> None:

@@ -44,7 +44,7 @@ _NOT_FOUND: Final = (TopicNotFoundError, StreamNotFoundError, PartitionNotFoundE
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether a name is a pattern, which has characters that topic names cannot have."""
+    """Return whether a name is a pattern; patterns contain characters that topic names cannot contain."""
     return any(character in name for character in "*?[")
 
 
@@ -182,7 +182,7 @@ class TopicsConsumer(BaseConsumer):
             return False
 
     def _drop_missing(self, consumer: Consumer, error: NotFoundError) -> None:
-        """Stop reading a deleted topic that a pattern matched; raise the error if the topic was named or lacks a partition."""
+        """Stop reading a deleted topic that a pattern matched; raise the error for a named topic or a missing partition."""
         name = next(name for name, each in self._consumers.items() if each is consumer)
         is_there = isinstance(error, PartitionNotFoundError) and name in self._list_names()
         if is_there or not self._matches(name):

@@ -120,7 +120,7 @@ class Redrive:
         seconds: float = _PAGE_S,
         resumes: bool = True,
     ) -> tuple[int, bool]:
-        """Send dead letters of a bounded part of a partition back; return the next offset, and whether the end is reached.
+        """Send back the dead letters of a bounded part of a partition; return the next offset, and whether the end is reached.
 
         Args:
             until_offset: End of the last page; None: the end of the partition.
@@ -194,7 +194,7 @@ class Redrive:
             time.sleep(self._pause_s)
 
     def _send(self, letter: ReceivedMessage, topic: str, number: int) -> None:
-        """Redrive one dead letter in three steps. If its partition no longer exists, the topic's first partition is used."""
+        """Redrive one dead letter in three steps. If the original partition no longer exists, use the topic's first partition."""
         partitions = {each.number: each for each in self._log.topic(topic).partitions}
         number = number if number in partitions else min(partitions)
         intent = f"{_INTENT}{topic} {number} {partitions[number].end_offset}"

@@ -32,7 +32,7 @@ class Interception:
         return InterceptedProducer(self._transport, topic, options, self.chain, self.dead_letters)
 
     def receive(self, message: ReceivedMessage) -> ReceivedMessage | None:
-        """Return the message to deliver, or None for a new dead letter; InterceptorError; HeadstreamError if it is not stored."""
+        """Return the message to deliver, or None if the message was dead-lettered. InterceptorError; HeadstreamError."""
         skips = self._skips
         if skips is not None:
             try:
@@ -53,7 +53,7 @@ class Interception:
     def receive_polled(
         self, topic: TopicName, messages: Iterable[ReceivedMessage], committer: OffsetOwner | None
     ) -> list[ReceivedMessage]:
-        """Return polled messages except new dead letters; `committer` commits both. Only the first message's error is raised."""
+        """Return messages except new dead letters; commit both for `committer`. Raise an error only for the first message."""
         received: list[ReceivedMessage] = []
         done: dict[int, int] = {}
         for message in messages:

@@ -126,7 +126,7 @@ class AsyncProducer:
                 return
 
     async def _run(self, producer: Producer, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a call in the worker thread; if the caller is cancelled, the next call raises the error of this call."""
+        """Run a call in the worker thread; the next call raises the error of a cancelled call."""
         raised: list[Exception] = []
 
         def attempt() -> _T | None:

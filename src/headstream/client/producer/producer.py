@@ -42,8 +42,8 @@ class Producer:
 
     Leaving the `with` body flushes. Each message that send() accepts is stored once, in the order of sending per partition, even
     if connections break or the server restarts. If this takes longer than `delivery_timeout_ms`, the message fails: the next
-    send(), flush() or close() raises an error that lists all failed messages in `messages`, and messages whose outcome is unknown
-    in `in_doubt`. The producer then continues with other messages. Each error is raised once: by the receipts if all of the
+    send(), flush() or close() raises an error that lists all failed messages in `messages`, and in `in_doubt` the messages whose
+    outcome is unknown. The producer then continues with other messages. Each error is raised once: by the receipts if all of the
     messages' receipts are awaited, else by the producer.
 
     Args:
@@ -107,7 +107,7 @@ class Producer:
         id: MessageIdInput = 0,
         partition: PartitionInput = None,
     ) -> Receipt:
-        """Send one message. The message is buffered when this returns, and stored when its receipt or flush() completes.
+        """Send one message. The message is buffered when send() returns, and stored when its receipt or flush() completes.
 
         `receipt.result()` waits and returns the message's position; the receipt can be ignored.
 
@@ -117,7 +117,7 @@ class Producer:
             headers: Typed headers: a dict, a list of pairs (for repeated names) or Headers. Names that start with `hs.` are
                 reserved, except `hs.timestamp`.
             id: Unsigned 128-bit number or a UUID. For 0, the producer (if the topic deduplicates) or the log generates an id.
-            partition: From 1, or a Partitioning: `hs.Partitioning.key(b"42")` hashes this key instead of the message's key,
+            partition: From 1, or a Partitioning: `hs.Partitioning.key(b"42")` hashes this key instead of the message's key, and
                 `hs.Partitioning.balanced()` rotates. By default, the message's key is hashed; messages without a key rotate.
 
         Raises:

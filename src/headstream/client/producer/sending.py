@@ -66,7 +66,7 @@ class SendingOptions:
 
 
 class BatchOwner(Protocol):
-    """The interface of a batch's producer for receipts."""
+    """The interface that a batch's producer provides to receipts."""
 
     def wait_for(self, batch: Batch, timeout_s: float | None) -> bool:
         """Send a batch immediately and wait until it is settled; return whether it is settled."""

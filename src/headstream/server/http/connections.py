@@ -119,7 +119,7 @@ class HttpConnections(web.Server):
         return web.BaseRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Register a connection; at the limit, close an unauthenticated connection, or else this connection."""
+        """Register a connection; at the limit, close an unauthenticated connection, or else the new connection."""
         super().connection_made(handler, transport)
         self._traffic.connections += 1
         assert isinstance(handler, _HttpConnection)

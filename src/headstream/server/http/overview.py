@@ -44,7 +44,7 @@ def survey(request: ViewRequest) -> dict[str, Any]:
 
 
 def list_visible_topics(request: ViewRequest) -> dict[str, Any]:
-    """Return the topics that a user can see: all topics, or topics in the user's permissions."""
+    """Return the topics that a user can see: all topics, or the topics that the user's permissions name."""
     return {"time_us": _now_us(), "topics": [topic.spell() for topic in _visible_topics(request)]}
 
 

@@ -1,4 +1,4 @@
-"""Acceptor: accepts connections on one socket, with limits per round of the event loop and per second and address.
+"""Acceptor: accepts connections on one socket, with limits per round of the event loop, and per second and address.
 
 asyncio's server accepts all waiting connections at once, and reports an encrypted connection only after the handshake. A flood of
 connections would block the loop, and silent clients would use all descriptors.
@@ -108,11 +108,11 @@ class Acceptor:
             task.add_done_callback(functools.partial(self._opened, accepted))
 
     def _is_pending(self, delay_s: float) -> bool:
-        """Return whether a new connection uses a descriptor before it is counted by its protocol."""
+        """Return whether a new connection uses a descriptor before the protocol counts the connection."""
         return delay_s > 0 or self._tls is not None
 
     def _make_space(self) -> bool:
-        """Return whether a connection can be accepted, closing another connection if needed and possible."""
+        """Close another connection if necessary; return whether a connection can be accepted."""
         if self._count_free() <= len(self._pending) and not self._evict_one():
             if not self._pending:
                 return False

@@ -34,7 +34,7 @@ class FairThreads:
             thread.start()
 
     def submit(self, client: Hashable, function: Callable[[], _T]) -> Future[_T]:
-        """Run a function when the client is next; it fails above the limit of pending functions and is cancelled by close()."""
+        """Run a function when the client is next. The future fails above the limit of pending functions; close() cancels it."""
         future: Future[_T] = Future()
         with self._condition:
             if self._is_closed:

@@ -240,7 +240,7 @@ class MemoryAccount:
 
     @asynccontextmanager
     async def hold_more(self, size_bytes: int) -> AsyncIterator[None]:
-        """Hold more bytes of requests in the body, after waiting up to WAIT_S; ServerUnreachableError (20023) after a timeout."""
+        """Hold more bytes of requests in the `with` body; ServerUnreachableError (20023) after a timeout."""
         before_bytes = self._requests_bytes
         if size_bytes:
             await self.hold_soon(before_bytes + size_bytes)
@@ -257,7 +257,7 @@ class MemoryAccount:
             self._budget.change(self._client, more_bytes)
 
     def wait(self, now_s: float, go_on: Callable[[], None]) -> None:
-        """Call `go_on`, which can wait again, when memory is freed, unless end_wait() is called before."""
+        """Call `go_on`, which can wait again, when memory is freed, unless end_wait() is called first."""
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
         self._budget.call_when_freed(partial(self._go_on, go_on))

@@ -34,7 +34,7 @@ class RetryingFetching(Fetching):
     """Positions and messages of one consumer that retries messages.
 
     Args:
-        order: The messages that wait for a failing message.
+        order: Which messages wait for a failing message.
         load: Returns a group's unfinished messages of a partition.
 
     Attributes:
@@ -124,7 +124,7 @@ class RetryingFetching(Fetching):
         return None if found is None else found[1:]
 
     def put_again(self, partition: int, offset: int, message: ReceivedMessage | None) -> None:
-        """Add a message that was fetched again; None if the message was removed, which marks it as done."""
+        """Add a message that was fetched again; None means that the message was removed and is done."""
         if self._asked in self._due:
             self._due.remove(self._asked)
             heapq.heapify(self._due)
@@ -184,7 +184,7 @@ class RetryingFetching(Fetching):
         return message
 
     def hand_out(self, count: int, *, is_first: bool = False) -> list[ReceivedMessage]:
-        """Return up to `count` messages, up to the first message that cannot be transformed."""
+        """Return at most `count` messages, and none from the first message on that cannot be transformed."""
         messages: list[ReceivedMessage] = []
         while len(messages) < count and (message := self._take()) is not None:
             self._handed_out[message.partition] = self.tracks[message.partition].begun_until

@@ -102,7 +102,7 @@ class RetryingReading(PartitionReading, Settler):
         self._gate.update_from_server(settled.paused_us, succeeded, time.monotonic())
 
     def _report(self, partition: int, *steps: DeliveryChange) -> None:
-        """Record all pending steps of a partition in the log, and the given additional steps."""
+        """Record all pending steps of a partition, and the given steps, in the log."""
         track = self._fetching.tracks[partition]
         begun_until, changes = track.changes(steps)
         self._settle(partition, changes, begun_until, self._fetching.generations.get(partition))
@@ -159,7 +159,7 @@ class RetryingReading(PartitionReading, Settler):
             return message
 
     def _begin_attempt(self, message: ReceivedMessage) -> None:
-        """Record the start of an attempt in the log if it could not be determined after a crash."""
+        """Record the start of an attempt in the log if the start could not be inferred after a crash."""
         partition, offset = message.partition, message.offset
         track = self._fetching.tracks[partition]
         opened = track.open[offset]
@@ -241,7 +241,7 @@ class RetryingReading(PartitionReading, Settler):
             track.is_first = True
 
     def commit(self, message: Message | None) -> None:
-        """Record that all delivered messages are done, or a partition's delivered messages up to one message."""
+        """Record that all delivered messages, or a partition's delivered messages up to one message, are done."""
         self.partitions.mark_done(message)
         self._store(is_by_hand=True)
 

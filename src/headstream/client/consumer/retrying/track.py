@@ -50,7 +50,7 @@ class Track:
 
     Args:
         position: Offset of the first message.
-        order: The messages that wait for a failing message.
+        order: Which messages wait for a failing message.
     """
 
     def __init__(self, position: int, known: Known, order: RetryOrder) -> None:

@@ -43,7 +43,7 @@ class Leasing:
 
     Args:
         lease_us: Duration of a lease, microseconds.
-        partitions: The partitions to lease from; None for all, including partitions added later.
+        partitions: The partitions to lease from; None: all partitions, including partitions added later.
         starts: Partition -> first offset if the group has no committed offset.
 
     Attributes:

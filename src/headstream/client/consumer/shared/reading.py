@@ -1,4 +1,4 @@
-"""SharedReading: a worker of a group whose members lease messages. Every worker can receive every message, one worker at a time.
+"""SharedReading: a worker of a group whose members lease messages. Each message is leased to one worker at a time.
 
 The log grants and ends leases (broker/deliveries/leases.py); leasing.py requests leases and settles each message. A worker leases
 at most the messages that it processes in a second.

@@ -175,7 +175,7 @@ class Cluster:
         self._created_s[str(topic)] = time.monotonic()
 
     def note_deleted(self, topic: TopicName) -> None:
-        """Stop retrying the error of an unknown topic."""
+        """Stop retrying requests that fail because the topic is unknown."""
         self._created_s.pop(str(topic), None)
 
     def _is_new(self, where: str) -> bool:
@@ -220,7 +220,7 @@ class Cluster:
         return self.offsets(wanted, FIRST_OFFSET), self.offsets(wanted, END_OFFSET)
 
     def offsets(self, partitions: Iterable[tuple[str, int]], spec: Any) -> dict[tuple[str, int], int]:
-        """Return the offsets for a spec in partitions, by Kafka topic and number; -1 for a time after the last message."""
+        """Return the offsets that an OffsetSpec selects, by Kafka topic and number; -1 for a time after the last message."""
         asked = {TopicPartition(*each): spec for each in partitions}
         if not asked:
             return {}

@@ -107,7 +107,7 @@ class KafkaGroups:
         session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
         is_shared: bool = False,
     ) -> Member:
-        """Join a group and wait until it has accepted the member; TopicNotFoundError, or HeadstreamError of the coordinator."""
+        """Join a group and wait until it has accepted the member; TopicNotFoundError, or an error of the coordinator."""
         self._cluster.count_partitions(topic)
         membership = KafkaMembership(self._cluster, topic, group, session_timeout_ms)
         try:
@@ -218,7 +218,7 @@ class KafkaGroups:
         return [each for each in held if each or not elsewhere]
 
     def delete(self, topic: TopicName, group: str) -> None:
-        """Delete a group; GroupNotFoundError, GroupInUseError, UnsupportedError if it has offsets in other topics."""
+        """Delete a group; GroupNotFoundError, GroupInUseError, or UnsupportedError if the group has offsets in other topics."""
         found = self.get(topic, group)
         if found.members:
             raise in_use(str(topic), group)

@@ -1,4 +1,4 @@
-"""KafkaMembership: a member of a Kafka group: a librdkafka consumer that is subscribed to one topic and fetches no messages.
+"""KafkaMembership: a Kafka group member, which is a librdkafka consumer that subscribes to one topic and fetches no messages.
 
 The member's partitions are paused; a PartitionReader reads them. One thread per member makes all calls of the librdkafka
 consumer, which allows one call at a time. The thread commits, and handles rebalances, so that other members can join while a
@@ -305,7 +305,7 @@ class KafkaMembership:
         return wanted.error
 
     def _rebalanced(self, partitions: Iterable[int], *, was_sent: bool) -> RebalancedError:
-        """Return the error for a commit in lost partitions; `was_sent`: an earlier attempt may have succeeded."""
+        """Return the error for a commit in partitions that were lost; `was_sent`: an earlier attempt may have succeeded."""
         if was_sent:
             return RebalancedError(
                 f"partition {_listed(partitions)} may or may not be committed: this member of the group {self.group!r} "

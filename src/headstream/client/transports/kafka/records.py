@@ -1,7 +1,7 @@
 """Converts messages to confluent-kafka records and back.
 
-A record's timestamp is the sender's hs.timestamp, else the time of sending. An hs.timestamp of whole milliseconds is not also
-written as a header, as in the server's Kafka listener (core/codec/batch/kafka/batches.py).
+A record's timestamp is the sender's hs.timestamp, else the time of sending. As in the server's Kafka
+listener (core/codec/batch/kafka/batches.py), an hs.timestamp of whole milliseconds is not written as a header as well.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class RemoteMessages:
         return Appended(found.offset, found.timestamp_us, found.count, found.is_repeat)
 
     def init_producer(self, *, retry_timeout_s: float | None = None) -> ProducerId | None:
-        """Return a producer id; None if the server does not support numbered batches. A timeout of None uses the options."""
+        """Return a producer id; None if the server does not support numbered batches. The options contain the default timeout."""
         try:
             found = self._caller.call(InitProducer(), retry_timeout_s=retry_timeout_s)
         except (ServerError, NotFoundError) as error:

@@ -152,7 +152,7 @@ class RemoteGroups:
 
 
 def as_rebalanced(error: ClosedError) -> HeadstreamError:
-    """Convert the error for a member that the server no longer knows to RebalancedError."""
+    """Return RebalancedError if the server no longer knows a member, else the error."""
     if error.status is None:
         return error
     return RebalancedError(

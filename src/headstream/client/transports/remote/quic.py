@@ -278,7 +278,7 @@ class QuicClientConnection:
         return received
 
     def _take_events(self) -> None:
-        """Process QUIC events; the caller holds the condition."""
+        """Process QUIC events; the caller holds the lock."""
         event = self._quic.next_event()
         while event is not None:
             if isinstance(event, events.HandshakeCompleted):

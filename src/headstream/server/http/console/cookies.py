@@ -58,7 +58,7 @@ class ConsoleCookie:
         return {"Set-Cookie": f"{self._name}=; Max-Age=0; {self._attributes}"}
 
     def move_token(self, reply: Reply, lifetime_s: int) -> Reply:
-        """Return a login's reply with the token moved from the body to the cookie, for `lifetime_s` seconds."""
+        """Return a login's reply with the token moved from the body to a cookie that is valid for `lifetime_s` seconds."""
         document = decode_json(reply.body)
         token = document["access_token"].pop("token")
         return json_reply(document)._replace(headers=self.issue(token, lifetime_s))

@@ -1,4 +1,4 @@
-"""LocalConsole: serves the console for any log from this process, only to this machine.
+"""LocalConsole: serves the console for any log from this process to browsers on this machine.
 
 GET /console/ and its files       for every user of this machine; the files contain no data of the log
 POST .../login {"token": ...}     once, with the token in the printed address -> a cookie
@@ -83,7 +83,7 @@ class LocalConsole:
         self._requests: web.Server | None = None
 
     async def start(self, port: int = 0) -> str:
-        """Start serving on a port of 127.0.0.1 (0: any free port); return the URL, with which a browser can log in once."""
+        """Start serving on a port of 127.0.0.1 (0: any free port); return a URL with which a browser can log in once."""
         self._requests = web.Server(self._handle, access_log=None)  # disables the access log
         self._server = await asyncio.get_running_loop().create_server(self._requests, _HOST, port)
         bound = self._server.sockets[0].getsockname()[1]

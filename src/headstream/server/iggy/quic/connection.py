@@ -343,7 +343,7 @@ class QuicClient:
             self._end_wait(stream, wait.answer)
 
     def _end_wait(self, stream: int, answer: Response | None = None) -> None:
-        """Answer a wait after the running request; messages are available, or the wait has timed out."""
+        """Answer a wait that has messages or has timed out, after the running request."""
         wait = self._waits.pop(stream, None)
         if wait is None or self._responder is None or self._is_lost:
             return

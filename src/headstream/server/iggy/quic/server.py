@@ -2,8 +2,8 @@
 
 datagram -> the connection with its id
          -> connection without a login: queued (network/admission.py)
-         -> no connection: a first packet opens a connection, within the limits; if many handshakes are pending, only if it
-            has proved that it receives packets at its address (Retry, for which the server stores no state)
+         -> no connection: a first packet opens a connection, within the limits; if many handshakes are pending, the client must
+            first prove that it receives packets at its address (Retry, for which the server stores no state)
 """
 
 from __future__ import annotations

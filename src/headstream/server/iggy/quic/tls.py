@@ -92,7 +92,7 @@ class AddressTokens:
         self._key = os.urandom(32)
 
     def make(self, address: tuple[str, int], original_id: bytes, retry_id: bytes, now_s: float) -> bytes:
-        """Return a token with the connection id that the client chose first and the id that the server assigned."""
+        """Return a token with the connection id that the client first chose and the id that the server assigned."""
         body = _TOKEN_HEAD.pack(int(now_s), len(original_id), len(retry_id)) + original_id + retry_id
         return body + self._sign(body, address)
 

@@ -69,7 +69,7 @@ class VsrResponder(Responder):
         return self.session.client_id
 
     def may_wait(self, code: int, payload: memoryview) -> bool:
-        """Return whether a request repeats an empty poll, and all polls since then were empty."""
+        """Return whether a request repeats an empty poll, and no poll since then has returned messages."""
         return code == Code.POLL_MESSAGES and _polled_place(payload) in self.empty_polls
 
     def find(self, code: int, payload: memoryview) -> Response:

@@ -193,7 +193,7 @@ class KafkaGroup:
             respond(answer)
 
     def beat(self, request: Mapping[str, Any], now_s: float) -> ErrorCode:
-        """Record a member's heartbeat; return whether the member must rejoin. ProtocolError if it is not a member."""
+        """Record a member's heartbeat; return whether the member must rejoin. ProtocolError if the member does not exist."""
         self.check(request["member_id"], request["generation_id"], request.get("group_instance_id"), now_s)
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else ErrorCode.NONE
 

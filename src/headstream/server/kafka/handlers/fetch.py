@@ -101,7 +101,7 @@ class FetchSession:
 
     @property
     def reads(self) -> int:
-        """The number of partitions that the next read reads."""
+        """The number of partitions in the next read."""
         return len(self._parts if self._is_full else self._pending)
 
     # -- partitions ------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class FetchSession:
 
 
 def open_session(call: Call, before: FetchSession | None, on_notify: Callable[[], None]) -> FetchSession:
-    """Return the session that a fetch continues, or a new session; ProtocolError if it does not exist or the epoch differs."""
+    """Return the session that a fetch continues, or a new session; ProtocolError if the id or epoch is wrong."""
     number, epoch = call.request.get("session_id", 0), call.request.get("session_epoch", -1)
     if epoch <= 0:
         if before is not None:

@@ -35,7 +35,7 @@ class RequestHead(NamedTuple):
 
 
 def pull_head(frame: memoryview) -> tuple[RequestHead, int]:
-    """Return the head (without tagged fields) of a frame (without length), and its end; DecodeError if invalid."""
+    """Return the head of a frame, without tagged fields, and the position after the head; DecodeError if invalid."""
     if len(frame) < _HEAD.size:
         raise DecodeError("the header of a request is cut short", 0, _HEAD.size, len(frame))
     api_key, version, correlation_id, size = _HEAD.unpack_from(frame)

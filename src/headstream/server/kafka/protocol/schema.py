@@ -49,7 +49,7 @@ class Schema:
         return self.flexible_from is not None and version >= self.flexible_from
 
     def decode(self, version: int, data: BytesLike) -> dict[str, Any]:
-        """Return a message by field name, ignoring surplus bytes; records are views of the data. DecodeError if invalid."""
+        """Decode a message to values by field name; surplus bytes are ignored, records are views. DecodeError if invalid."""
         cursor = Cursor(memoryview(data))
         try:
             return _reader_of(self, version)(cursor)
@@ -57,7 +57,7 @@ class Schema:
             raise DecodeError(f"{self.name} version {version}: {error}", cursor.at) from None
 
     def encode(self, version: int, values: Mapping[str, Any]) -> list[BytesLike]:
-        """Return a message in pieces; missing fields get defaults, and fields of other versions are omitted."""
+        """Encode a message to pieces; missing fields get defaults, and fields of other versions are omitted."""
         pieces: list[BytesLike] = [bytearray()]
         _writer_of(self, version)(pieces, values)
         return [piece for piece in pieces if len(piece)]
