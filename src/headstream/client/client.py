@@ -570,7 +570,7 @@ class Client:
             where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`; all stored
                 messages are examined until `count` messages match.
             on_filter_error: What to do with a message that the filter cannot be applied to: `skip`, `deliver` or `raise`.
-            consumer: The polling consumer: its name, or `headstream.core.model.polling.OffsetOwner.group(name)`.
+            consumer: Name of the polling consumer, or `headstream.core.model.polling.OffsetOwner.group(name)`.
             auto_commit: Whether to commit the returned messages for the consumer immediately.
 
         Raises:
@@ -748,7 +748,7 @@ class Client:
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             LegalHoldError: the topic is under legal hold; nothing is removed.
-            CorruptLogError: a segment is damaged; its messages are kept, all other marked messages are removed.
+            CorruptLogError: a segment is damaged; its messages are kept, and all other marked messages are removed.
             LogLockedError: another process is the writer of an embedded log.
         """
         check_whole("partition", partition)

@@ -99,7 +99,7 @@ class ServerApp:
         return self._dispatcher
 
     async def start(self) -> None:
-        """Open the log and the listeners; HeadstreamError if this fails or other machines can use the default password."""
+        """Open the log and the listeners; HeadstreamError on failure, or if other machines can use the default password."""
         try:
             await self._start()
         except BaseException:

@@ -64,7 +64,7 @@ class BaseConsumer(ABC):
         return message
 
     def run(self, handler: Callable[[ReceivedMessage], Any]) -> None:
-        """Call a function with each message. If it raises an Exception, retry() records the failure and the loop continues.
+        """Call a function with each message. If the function raises an Exception, retry() records the failure.
 
         Args:
             handler: The function. As in a loop, iteration ends after `timeout_ms` or close().
@@ -128,7 +128,7 @@ class BaseConsumer(ABC):
         settler.fail(settler.place_of(message), reason, delay_us=delay_us)
 
     def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
-        """Reject a message: it is moved to the dead-letter topic without another attempt.
+        """Reject a message: the message is moved to the dead-letter topic without another attempt.
 
         Args:
             message: A message that this consumer has delivered.

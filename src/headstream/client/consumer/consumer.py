@@ -67,7 +67,7 @@ class Consumer(BaseConsumer):
 
     @property
     def may_wait(self) -> bool:
-        """Whether take() can wait for a server although a message is buffered, because it first commits the previous message."""
+        """Whether take() can wait for a server although a message is buffered: take() first commits the previous message."""
         return self._reading.may_wait
 
     def after_fork(self) -> None:
@@ -233,7 +233,7 @@ class Consumer(BaseConsumer):
             commit: Whether to commit the message that iteration delivered last.
 
         Raises:
-            ServerUnreachableError: the message could not be committed; it is delivered again.
+            ServerUnreachableError: the message could not be committed and is delivered again.
         """
         if self._is_closed:
             return

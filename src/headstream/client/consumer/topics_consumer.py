@@ -109,7 +109,7 @@ class TopicsConsumer(BaseConsumer):
 
     @property
     def may_wait(self) -> bool:
-        """Whether take() can wait for a server although a message is buffered, because it first commits the previous message."""
+        """Whether take() can wait for a server although a message is buffered: take() first commits the previous message."""
         return any(consumer is not None and consumer.may_wait for consumer in (self._in_hand, self._next))
 
     def _add(self, name: str) -> None:

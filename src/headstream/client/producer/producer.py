@@ -1,7 +1,7 @@
 """Producer: sends messages in batches, in the background.
 
 send() encodes and checks a message (encoding.py) and adds it to a batch (sending.py). The producer's thread delivers due batches
-(delivery.py) in sequence. Python raises KeyboardInterrupt (Ctrl-C) in the main thread, so it never interrupts an append, and sent
+(delivery.py) in sequence. Python raises KeyboardInterrupt in the main thread, so Ctrl-C never interrupts an append, and sent
 messages are flushed afterwards. Locks and queues are implemented in C; unlike a Condition, they stay consistent when interrupted.
 """
 
@@ -328,7 +328,7 @@ class Producer:
 
         Args:
             batch: A batch of this producer.
-            timeout_s: How long to wait, seconds; 0 does not wait, None waits without limit.
+            timeout_s: How long to wait, seconds; 0 does not wait, and None waits without limit.
         """
         with self._lock:
             self._sending.close_batch(batch)

@@ -195,7 +195,7 @@ def load_config(
         is_fresh: Whether to remove an existing log first.
 
     Raises:
-        InvalidOptionError: settings are unknown, invalid or unsupported; the error lists all these settings.
+        InvalidOptionError: settings are unknown, invalid or unsupported; the error lists all of these settings.
         StorageError: a file cannot be read.
     """
     env_path = _path_in(environ, "ENV") or (Path(".env") if Path(".env").is_file() else None)

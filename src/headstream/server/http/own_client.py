@@ -31,7 +31,7 @@ class _OwnConnection:
         self._ask = ask
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
-        """Validate a command; it is run by receive()."""
+        """Validate a command; receive() runs the command."""
         command.validate()
 
     def has_reply(self, wait_ms: int) -> bool:

@@ -31,7 +31,7 @@ class Acceptor:
     Args:
         sock: A non-blocking listening socket, which the acceptor closes.
         count_free: Returns the number of additional connections that are allowed, without subtracting pending connections.
-        evict_one: Closes a connection without a login; if it returns False (none exists), the oldest pending connection is
+        evict_one: Closes a connection without a login; returns False if there is none: then the oldest pending connection is
             closed.
         refuse: Called for each connection that is closed because the limit is reached.
         most_pending: Maximum number of delayed connections and handshakes; above it, the oldest is aborted.

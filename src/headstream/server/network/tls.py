@@ -31,7 +31,7 @@ class TlsFiles:
 
 
 def make_tls(files: TlsFiles) -> ssl.SSLContext:
-    """Return the TLS context of a server with this certificate; TLS 1.2 or later.
+    """Return the TLS context of a server with a certificate; TLS 1.2 or later.
 
     Raises:
         StorageError: a file cannot be read.

@@ -77,8 +77,8 @@ class ConnectionPolls:
         self._last_bytes: int | None = None
 
     def begin(self, session: Session, *, is_alone: bool) -> bool:
-        """Set the size of a poll; return whether to answer it immediately. If not, it is answered in the next round, or when
-        memory is freed. A poll after a small response does not wait for large responses.
+        """Set the size of a poll; return whether to answer it immediately. If not, the poll is answered in the next round, or
+        when memory is freed. A poll after a small response does not wait for large responses.
         """
         most_bytes = max_poll_bytes(self._memory, is_alone=is_alone)
         if not most_bytes:

@@ -149,7 +149,7 @@ class RetryingFetching(Fetching):
             self._positions[partition] = track.begun_until
 
     def finish_one(self, partition: int, offset: int, *, is_reported: bool = False) -> None:
-        """Record that a message is done; messages that waited for it become due."""
+        """Record that a message is done; messages that waited for this message become due."""
         track = self.tracks.get(partition)
         opened = None if track is None else track.open.get(offset)
         if opened is not None and opened.in_hand and not is_reported:

@@ -301,7 +301,7 @@ def vars_of(options: TopicOptions) -> dict[str, Any]:
 
 
 def _config_of(options: Mapping[str, Any], partitions: int) -> dict[str, str | None]:
-    """Return Kafka's settings for options, None for the cluster's default; UnsupportedError if Kafka has no such option."""
+    """Return Kafka's settings for options, with None for the cluster's default; UnsupportedError if Kafka has no such option."""
     if options.get("deduplication_count") is not None:
         raise unsupported(
             "Kafka does not deduplicate by message id",

@@ -60,7 +60,7 @@ class Connector(Protocol):
     """Opens connections to one server."""
 
     def connect(self, begin: Callable[[Connection], None]) -> Connection:
-        """Return a logged-in connection, after calling `begin` with it. ServerUnreachableError, AuthenticationError."""
+        """Call `begin` with a new, logged-in connection; return the connection. ServerUnreachableError, AuthenticationError."""
 
 
 def login_of(address: ServerUrl) -> Command[LoggedIn]:

@@ -1,4 +1,4 @@
-"""A connection over HTTP with keep-alive: commands are requests, replies are JSON, messages have the same bytes as over TCP."""
+"""A keep-alive HTTP connection: commands are requests, replies are JSON, and messages have the same bytes as over TCP."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class ReaderSwitch:
         """After a large read, stop reading until a round of the event loop has capacity; return whether reading has stopped.
 
         Args:
-            go_on: Called in this round; reads again unless reading is paused for another reason.
+            go_on: Called in the later round; reads again unless reading is paused for another reason.
         """
         if self.read_bytes < ROUND_BYTES or self.is_paused:
             return False

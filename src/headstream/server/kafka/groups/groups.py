@@ -94,7 +94,7 @@ class _Answer:
 
 
 def sync_group(call: Call) -> _Waited:
-    """Store the assignment from a group's leader, or wait for it."""
+    """Store the assignment from a group's leader, or wait for the assignment."""
     try:
         check_group(call, call.request["group_id"])
         answer, coordinator = _Answer(), call.context.coordinator

@@ -4,7 +4,7 @@
                         ^---------- a member joins, leaves, changes, or times out -------------------------'
 
 A static member, which has an instance id, does not leave when its client ends. If it returns before its session timeout, it
-receives a new member id and its previous assignment of the same generation; other members are not affected.
+receives a new member id and its previous assignment; the generation and the other members are not affected.
 
 A member lists its assignment protocols with metadata, which only members interpret. The response to a join or a sync is sent
 later, with the function `respond`.

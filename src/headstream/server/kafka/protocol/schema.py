@@ -49,7 +49,7 @@ class Schema:
         return self.flexible_from is not None and version >= self.flexible_from
 
     def decode(self, version: int, data: BytesLike) -> dict[str, Any]:
-        """Decode a message to values by field name; surplus bytes are ignored, records are views. DecodeError if invalid."""
+        """Decode a message to values by field name; surplus bytes are ignored. Records are views. DecodeError if invalid."""
         cursor = Cursor(memoryview(data))
         try:
             return _reader_of(self, version)(cursor)
