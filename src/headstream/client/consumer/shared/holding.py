@@ -18,7 +18,7 @@ _LONGEST_S: Final = 1.0
 """Maximum processing time of the messages of one grant, because other workers wait for these messages."""
 
 _PARTS: Final = 8
-"""Processing a grant should take at most this fraction of the lease, so that the last message has time left."""
+"""Processing a grant should take at most 1/n of the lease, so that the last message has time left."""
 
 
 @dataclass(slots=True)

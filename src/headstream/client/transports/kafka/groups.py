@@ -1,6 +1,6 @@
 """Groups and committed offsets of a Kafka cluster.
 
-A Kafka group can span topics; these commands show groups per topic. A single consumer commits as the group `hs.name.<name>`, because
+A Kafka group can span topics; these commands show groups per topic. A single consumer commits as group `hs.name.<name>`, because
 Kafka stores offsets only for groups.
 """
 
