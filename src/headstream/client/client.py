@@ -502,13 +502,13 @@ class Client:
                 start: Where to start in a partition without a committed offset: an offset, `first` (the default), `last` (only
                     messages appended later), or a PollingStrategy.
                 states: States to deliver, by default `available`; None delivers all messages.
-                where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`.
+                where: A filter of messages by headers and fields, for example `attempt >= 3 AND source IN ('web', 'app')`.
                 on_filter_error: What to do with a message if the filter compares incomparable values, such as a string
                     and a number: `skip` (the default), `deliver`, or `raise` HeaderError.
                 timeout_ms: Iteration ends after this time without a message; None waits without limit.
                 session_timeout_ms: A group member that neither polls, commits nor finishes a message for this time loses its
                     partitions if other members wait for them; later commits in these partitions are rejected.
-                on_error: Policy for messages whose processing raises an error, as in hs.Retry(attempts=5): the failure is
+                on_error: Policy for messages whose processing raises an error, such as hs.Retry(attempts=5): the failure is
                     counted, and the message is retried later. Requires a group. Without a policy, the message is not committed.
                 dead_letter: Topic for messages that failed in their last attempt; a missing topic is created.
                 mode: `ordered` (the default), or `shared`: the consumers of the group are workers that lease single messages.
@@ -567,7 +567,7 @@ class Client:
                 a PollingStrategy. The default is `next` with a consumer, else `first`.
             count: Maximum number of messages; at most 64 MiB per partition are returned.
             states: States to return; None returns all messages.
-            where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`; all stored
+            where: A filter of messages by headers and fields, for example `attempt >= 3 AND source IN ('web', 'app')`; all stored
                 messages are examined until `count` messages match.
             on_filter_error: What to do with a message that the filter cannot be applied to: `skip`, `deliver` or `raise`.
             consumer: Name of the polling consumer, or `headstream.core.model.polling.OffsetOwner.group(name)`.

@@ -29,7 +29,7 @@ class AsyncServer:
 
     @property
     def place(self) -> str:
-        """The server's address, as in `headstream://localhost:8090`."""
+        """The server's address, for example `headstream://localhost:8090`."""
         return self._server.place
 
     async def ping(self) -> float:

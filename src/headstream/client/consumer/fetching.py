@@ -100,7 +100,7 @@ class Fetching:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the partition is delivered up to the end that its last poll reported; false if several partitions are read."""
+        """Whether the only partition is delivered up to the end that its last poll reported; false for several partitions."""
         return len(self._cycle) == 1 and not self._buffer and self._ends.get(self._cycle[0]) == self._positions[self._cycle[0]]
 
     def next_polls(self) -> Iterable[tuple[int, int]]:

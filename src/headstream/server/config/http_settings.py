@@ -68,7 +68,7 @@ class CorsSettings:
     """Permissions for browser pages of other origins (CORS).
 
     Args:
-        allowed_origins: Allowed origins without a path, as in `https://example.org`; `*`: any origin.
+        allowed_origins: Allowed origins without a path, for example `https://example.org`; `*`: any origin.
         allowed_headers: Allowed request headers; `*`: any header.
         exposed_headers: Response headers that pages of other origins can read.
         allow_credentials: Whether requests can contain cookies and other credentials.

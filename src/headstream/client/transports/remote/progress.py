@@ -68,7 +68,7 @@ class RemoteGroups:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """In a forked child: start without thread and members, which belong to the parent process."""
+        """In a forked child: start without a thread or members, which belong to the parent process."""
         self._abandoned: SimpleQueue[ExitGroup | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 

@@ -52,7 +52,7 @@ class Server:
 
     @property
     def place(self) -> str:
-        """The server's address, as in `headstream://localhost:8090`."""
+        """The server's address, for example `headstream://localhost:8090`."""
         return self._caller.address.place
 
     @property

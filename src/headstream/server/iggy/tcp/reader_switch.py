@@ -75,7 +75,7 @@ class ReaderSwitch:
         return True
 
     def resume(self) -> bool:
-        """Continue reading with the transport; return whether reading was paused other than by yields()."""
+        """Continue reading with the transport; return whether reading was paused, except by yields()."""
         was_yielding, self._is_yielding = self._is_yielding, False
         if not self.is_paused or self._transport.is_closing():
             return False
