@@ -91,7 +91,7 @@ class Pages:
                 {"status": "ready"}
             ),
             PageRoute("GET", "/openapi.json", "Return this description.", _JSON): lambda _: self._description,
-            PageRoute("POST", _REFRESH, "Exchange a valid token for a new one.", _JSON, RawToken, LoggedIn): self._refresh,
+            PageRoute("POST", _REFRESH, "Exchange a valid token for a new token.", _JSON, RawToken, LoggedIn): self._refresh,
         }
         if settings.metrics_path is not None:
             pages[PageRoute("GET", settings.metrics_path, "Return the metrics.", _METRICS)] = self._measure
