@@ -123,7 +123,7 @@ class ServerConfig:
         connection_rate: Maximum new connections per second from one address; None: no limit.
         memory_budget_bytes: Limit for buffered requests and responses of all clients, bytes; None: a quarter of the memory.
         segment_bytes: Size at which a new segment is started, bytes.
-        group_access: Access of the directory's group (operating system) to the files of a new log: none, read or write.
+        group_access: Access of the directory's operating-system group to the files of a new log: none, read or write.
         delivery_audit: Topic for audit rows of delivery transitions; None disables the audit.
         tracing: Whether appends of traced messages are recorded as OpenTelemetry spans.
         metrics_otlp: Whether metrics are sent to an OpenTelemetry collector.
