@@ -50,7 +50,7 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
     "--log",
     "log_only",
     is_flag=True,
-    help="Demonstrate only a log: typed headers, retries, a dead letter. Takes seconds and needs no Java.",
+    help="Demonstrate only the log: typed headers, retries and a dead letter. This takes seconds and needs no Java.",
 )
 @click.option(
     "--postgres", is_flag=True, help="Use a real PostgreSQL database and a real Debezium connector, in temporary directories."

@@ -117,8 +117,8 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Only count the d
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: messages that failed permanently, in their own topic. With --checkpoint: messages of a Replicate pipeline,
-    in the topic replicate/dead-letter or in the pipeline's delayed topic.
+    """Manage dead letters, the copies of permanently failed messages in a dead-letter topic. With --checkpoint, TOPIC is
+    replicate/dead-letter or the delayed topic of a Replicate pipeline.
 
     \b
     Examples:

@@ -49,7 +49,7 @@ def erase(
 ) -> None:
     """Erase the messages of TOPIC that match --where, in any state: afterwards no file of the log contains their bytes.
 
-    The segments that contain them are rewritten; offsets do not change. Messages that arrive during the command are not examined.
+    Segments with such messages are rewritten; offsets do not change. Messages that arrive during the command are not examined.
     To finish an interrupted erasure, run the command again. A message to which the filter cannot be applied is kept, and counted
     as failed; with --on-filter-error raise, such a message stops the command before anything is changed.
 

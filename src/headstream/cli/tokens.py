@@ -29,7 +29,7 @@ def token() -> None:
 @url_option
 @output_option
 def list_tokens(url: str, output: str) -> None:
-    """List the names of your tokens; the token itself is shown only when it is created.
+    """List the names of your tokens; a token itself is shown only when it is created.
 
     \b
     Example:

@@ -38,7 +38,7 @@ _SIZE: Final = Checked("size", parse_size_bytes)
 
 @click.group()
 def replicate() -> None:
-    """Qlik Replicate and Debezium: run the pipeline into Delta tables, show its status, redrive messages, inspect messages.
+    """Apply changes from Qlik Replicate or Debezium to Delta tables; show a pipeline's status, redrive and inspect messages.
 
     \b
     Examples:

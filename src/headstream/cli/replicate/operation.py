@@ -129,8 +129,8 @@ def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None
 @click.option("--dead", is_flag=True, help="Include dead letters.")
 @output_option
 def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
-    """List the messages that a pipeline has set aside, and the cause of each: a missing schema, a failing table, or other events
-    of its transaction.
+    """List the messages that a pipeline has set aside, with the reason: a missing schema, a failing table, or an incomplete
+    transaction.
 
     \b
     Examples:
@@ -214,9 +214,9 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
 @config_option("The pipeline's TOML file, with [storage] for an object store.")
 @output_option
 def remove_deletion_vectors(table: Place, config_file: Path | None, output: str) -> None:
-    """Rewrite the files of a Delta table that have deletion vectors, and remove the table feature.
+    """Rewrite the files of a Delta table that have deletion vectors, and remove this feature from the table.
 
-    PLACE is the table's directory, or its URI. Afterwards, readers that do not support deletion vectors can read the table, but
+    PLACE is the directory or URI of the table. Afterwards, readers that do not support deletion vectors can read the table, but
     not its older versions. If merge_strategy is "deletion-vectors" for the table, set it to "rewrite" first: otherwise the next
     merge enables deletion vectors again.
 
