@@ -59,7 +59,7 @@ def match_topics(source: Client, patterns: Iterable[str]) -> list[Topic]:
     """
     wanted = list(patterns)
     if not wanted:
-        raise InvalidOptionError("the list of topics is empty", advice="Specify one or more, or a pattern")
+        raise InvalidOptionError("the list of topics is empty", advice="Specify one or more topics, or a pattern")
     there = {f"{topic.stream}/{topic.name}": topic for topic in source.topics()}
     for name in wanted:
         if name not in there and not any(character in name for character in "*?["):

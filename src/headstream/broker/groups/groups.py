@@ -340,9 +340,9 @@ class Groups:
 
 def _lost(topic: TopicName, group: str, partitions: Iterable[int]) -> RebalancedError:
     return RebalancedError(
-        f"nothing is committed in partition {', '.join(map(str, partitions))}: another member of group {group!r} owns it now",
+        f"nothing is committed in partition {', '.join(map(str, partitions))}, which another member of group {group!r} owns now",
         where=str(topic),
-        advice="Its uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
+        advice="Uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
     )
 
 

@@ -273,7 +273,7 @@ def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
                 raise
             raise ReplicateError(  # a signal to the whole process group ends Spark's processes early
                 "the run was interrupted during a micro-batch",
-                advice="Run again: the pipeline continues where it stopped",
+                advice="Run the pipeline again: it continues where it stopped",
             ) from error
 
 

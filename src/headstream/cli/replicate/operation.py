@@ -179,7 +179,7 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
         print_objects(rows, _PARKED_COLUMNS, output)
         return
     if not rows:
-        raise InvalidInputError("no message that was set aside matches", advice="See `headstream replicate parked --dead`")
+        raise InvalidInputError("no message that was set aside matches the options", advice="See `replicate parked --dead`")
     number = ask_pipeline(checkpoint, "redrive", selection.to_document())
     print_object({"request": number, "messages": sum(row["messages"] for row in rows)}, output)
 

@@ -85,7 +85,7 @@ def parse_ending(given: Mapping[str, str], subscription: Subscription) -> Bound:
         raise InvalidOptionError("endingOffsets=earliest leaves nothing to read", advice="Use latest, or offsets by partition")
     if isinstance(bound.at, Mapping) and EARLIEST in bound.at.values():
         partition = next(partition for partition, offset in bound.at.items() if offset == EARLIEST)
-        raise InvalidOptionError(f"endingOffsets: -2 leaves nothing to read of {partition}", advice=f"{LATEST} is the latest")
+        raise InvalidOptionError(f"endingOffsets: -2 leaves nothing to read in {partition}", advice=f"Use {LATEST} (latest)")
     return bound
 
 

@@ -146,7 +146,7 @@ def test_a_seek_and_a_purge_end_the_leases(peer: Peer) -> None:
     [
         ({"count": 0}, "0 messages"),
         ({"count": 10_001}, "10001 messages"),
-        ({"order": RetryOrder.PARTITION}, "in the order of their partition"),
+        ({"order": RetryOrder.PARTITION}, "receive these messages in order"),
         ({"deferred": (1,)}, "without a partition"),
     ],
 )

@@ -112,7 +112,7 @@ def test_resolve_names_partitions_when_they_do_not_match(at: Mapping[TopicPartit
             "Strategy=first is not a valid strategy",
         ),
         (parse_ending, {"endingOffsets": "earliest"}, "endingOffsets=earliest"),
-        (parse_ending, {"endingOffsets": '{"shop/orders": {"1": -2}}'}, "leaves nothing to read of shop/orders partition 1"),
+        (parse_ending, {"endingOffsets": '{"shop/orders": {"1": -2}}'}, "leaves nothing to read in shop/orders partition 1"),
         (parse_ending, {"endingOffsetsByTimestamp": "{}", "endingTimestamp": "1"}, "contradict each other"),
     ],
 )
