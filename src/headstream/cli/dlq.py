@@ -276,7 +276,7 @@ def discard(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, yes: b
             found.setdefault(letter.partition, []).append(letter.offset)
         count = sum(map(len, found.values()))
         if count and not dry_run:
-            confirm(f"mark {count} letters of {source.topic} for deletion", yes=yes)
+            confirm(f"Mark {count} dead letter{'s' * (count != 1)} of {source.topic} for deletion", yes=yes)
         if source.checkpoint is not None:
             offsets = [offset for each in found.values() for offset in each]
             members = {"request": None if dry_run or not count else source.ask("discard", offsets)}

@@ -24,8 +24,8 @@ _QUARANTINE_MARKS: Final = (".set-aside-", ".rest-")
 """Parts of the names of files that a recovery has set aside (log/partition/recovery.py); these files can contain messages."""
 _ELSEWHERE: Final = (
     "backups, snapshots and exports of this log: erase the messages in each copy, or delete the copy",
-    "mirrors, and Kafka topics with copies: run this command on each of them",
-    "Delta tables: delete the rows, then VACUUM once their history has expired",
+    "mirrors, and Kafka topics with copies: run this command on each",
+    "Delta tables: delete the rows, and run VACUUM when their history has expired",
     "consumers and their databases",
 )
 
@@ -87,9 +87,9 @@ def _list_remains(url: str, letters: Sequence[str]) -> list[str]:
     remains = [f"dead letters in {name}: add --dead-letter {name}" for name in letters]
     parts = urlsplit(url)
     if parts.scheme == "file":
-        remains += [f"a file that a recovery set aside, to be checked: {path}" for path in _quarantine(unquote(parts.path))]
+        remains += [f"a file that a recovery has set aside; check this file: {path}" for path in _quarantine(unquote(parts.path))]
     else:
-        remains.append("files that a recovery of the server has set aside: headstream verify DIR lists them")
+        remains.append("files that a recovery has set aside on the server: headstream verify DIR lists the files")
     return [*remains, *_ELSEWHERE]
 
 

@@ -91,7 +91,7 @@ def _plan_topic(topic: Topic, target: Client) -> TopicPlan:
     if there.deduplication_count is not None and topic.deduplication_count is None:
         differences.append("the destination drops messages with an id that it already contains")
     if there.compaction_delay_us is not None and topic.compaction_delay_us is None:
-        differences.append("the destination compacts: a message without a key stops the mirror")
+        differences.append("the destination is compacted: a message without a key stops the mirror")
     if any(partition.end_offset for partition in there.partitions):
         differences.append("the destination already has messages")
     return TopicPlan(name, False, len(topic.partitions), count, tuple(differences))

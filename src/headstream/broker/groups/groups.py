@@ -74,7 +74,7 @@ class Groups:
         live = self._registry.group(self._backing.topic(topic), group)
         with self._changing(live):
             if live.is_held:
-                raise self._in_use(topic, group, "connections of existing clients, which divide it in another way")
+                raise self._in_use(topic, group, "connections of Iggy clients, which divide the partitions differently")
             if not live.use_mode(is_shared=is_shared):
                 other = "ordered" if is_shared else "shared"
                 raise self._in_use(topic, group, f"members in this process, with mode {other!r}")

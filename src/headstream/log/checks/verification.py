@@ -220,7 +220,7 @@ class Verification:
                         FindingKind.DIRECTORY_UNKNOWN,
                         path,
                         "a topic's directory that is not in the catalog: left by an interrupted deletion or creation",
-                        "Remove it when no longer needed",
+                        "Remove the directory when it is no longer needed",
                         is_damage=False,
                     )
 
