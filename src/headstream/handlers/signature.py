@@ -55,7 +55,7 @@ class _Header:
             raise HeaderError(
                 f"the header {self.key!r} is {value.kind_name}, but {self.kind.__name__.rstrip('_')} was expected",
                 where=place,
-                advice="Send it with that kind, or write hs.HeaderValue for any kind",
+                advice="Send a header of that kind, or write hs.HeaderValue for any kind",
             )
         return value.value if self.is_plain else value
 

@@ -59,7 +59,7 @@ class Tokens:
             if len(known) >= self._most:
                 raise refusal(
                     Status.PERSONAL_ACCESS_TOKENS_LIMIT_REACHED,
-                    f"a user has {self._most} tokens, which is the limit",
+                    f"the limit of {self._most} tokens per user is reached",
                     advice="Delete a token first",
                 )
             if any(each.name == name for each in known):

@@ -63,7 +63,7 @@ class Verification:
             self._marker_error = error
         if self._marker is None and self._marker_error is None:
             raise NotALogError(
-                "there is no log", where=root, advice="Specify the directory that holds headstream.json, or its file:// URL"
+                "there is no log", where=root, advice="Specify the directory that contains headstream.json, or its URL"
             )
 
     def run(self, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[LogFinding]:

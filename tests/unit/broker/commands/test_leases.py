@@ -154,7 +154,7 @@ def test_a_request_that_cannot_be_granted_is_refused(peer: Peer, options: dict[s
     member = peer.ask(ENTER).member_id
     with pytest.raises(InvalidOptionError, match=problem):
         peer.ask(replace(ask(member, 1), **options))
-    with pytest.raises(InvalidOptionError, match="the lease is"):
+    with pytest.raises(InvalidOptionError, match="invalid lease"):
         peer.ask(replace(ask(member, 1), lease_us=1))
 
 

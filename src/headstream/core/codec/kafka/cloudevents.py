@@ -99,7 +99,7 @@ def _event_text(key: str, value: HeaderValue) -> bytes | None:
         return base64.b64encode(plain)
     if isinstance(plain, (bytes, type(None), float)) or (isinstance(plain, int) and not -(1 << 31) <= plain < 1 << 31):
         raise HeaderError(
-            f"CloudEvents has no type for this {value.kind_name} value", where=repr(key), advice="Pass it as a string"
+            f"CloudEvents has no type for this {value.kind_name} value", where=repr(key), advice="Pass the value as a string"
         )
     return encode_value(value)
 
