@@ -210,7 +210,7 @@ def redrive(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, rate: 
     """Send the dead letters of TOPIC back to their original topics, exactly once, and mark them for deletion.
 
     A message keeps its payload, key, id and headers; the header hs.redrives counts the redrives. All groups of the topic receive
-    the message again. The next redrive finishes an interrupted redrive. With --checkpoint the command sends a request: the
+    the message again. The next redrive finishes an interrupted redrive. With --checkpoint, the command sends a request: the
     pipeline applies the messages like new messages, within a second if it is running, otherwise in its next run.
 
     \b
@@ -259,7 +259,7 @@ def _redrive(
 def discard(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
     """Mark dead letters of TOPIC for deletion; consumers and `dlq` skip marked messages.
 
-    Marked messages are removed after the topic's deletion grace. With --checkpoint the command sends a request to the pipeline.
+    Marked messages are removed after the topic's deletion grace. With --checkpoint, the command sends a request to the pipeline.
 
     \b
     Example:

@@ -39,9 +39,9 @@ _group_argument = click.argument(
 
 @click.group()
 def group() -> None:
-    """Consumer groups of a topic: their progress and committed offsets.
+    """Manage the consumer groups of a topic: their progress and committed offsets.
 
-    A group exists from its creation or its first commit. On a server all consumers of a group share the topic's
+    A group exists from its creation or its first commit. On a server, all consumers of a group share the topic's
     partitions. In a directory, only the consumers of one process share the partitions; consumers of the group in
     other processes wait until that process has closed its consumers.
 

@@ -87,7 +87,7 @@ def snapshot(file: Path, url: str, output: str) -> None:
 
 @click.group()
 def client() -> None:
-    """Connections to a server; a program can have several connections.
+    """Show the connections to a server; a program can have several connections.
 
     \b
     Example:

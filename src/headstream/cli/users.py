@@ -23,7 +23,7 @@ _allow_option = click.option(
 
 @click.group()
 def user() -> None:
-    """Users of a server, and their permissions.
+    """Manage the users of a server, and their permissions.
 
     \b
     Examples:

@@ -99,7 +99,7 @@ class Encryption(Interceptor):
         if message.payload is None:
             return message
         if ENCRYPTION_HEADER in message.headers:
-            raise InvalidInputError(f"the message already has a header {ENCRYPTION_HEADER}", advice="Send it unencrypted")
+            raise InvalidInputError(f"the message already has a header {ENCRYPTION_HEADER}", advice="Send a message without it")
         nonce = os.urandom(_NONCE_BYTES)
         bound = _bound_bytes(self._header, message, self._names)
         payload = nonce + self._ciphers[self._current or ""].encrypt(nonce, message.payload, bound)

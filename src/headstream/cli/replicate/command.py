@@ -138,7 +138,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @click.option(
     "--max-dead-rate",
     type=click.FloatRange(0, 1),
-    help="Stop a table whose share of dead letters exceeds this number from 0 to 1.  [default: 0.1]",
+    help="Stop a table whose share of dead letters exceeds this number (0 to 1).  [default: 0.1]",
 )
 @click.option(
     "--catalog",

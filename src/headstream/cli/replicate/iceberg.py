@@ -24,7 +24,7 @@ _COLUMNS: Final = (
 
 @click.group()
 def iceberg() -> None:
-    """Iceberg tables that share the data files of the Delta tables, configured by [iceberg] in the pipeline's TOML file.
+    """Check Iceberg tables that share the data files of the Delta tables, configured by [iceberg] in the pipeline's TOML file.
 
     \b
     Example:

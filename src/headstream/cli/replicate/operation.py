@@ -43,7 +43,7 @@ def _read_time(text: str) -> int:
 def _read_table(text: str) -> tuple[str, str]:
     schema, dot, name = text.rpartition(".")
     if not (schema and dot and name):
-        raise InvalidInputError(f"{text!r} is not a table", advice="Write schema.table, for example SHOP.orders")
+        raise InvalidInputError(f"{text!r} is not a table name", advice="Write schema.table, for example SHOP.orders")
     return schema, name
 
 
@@ -99,7 +99,7 @@ def status(checkpoint: Place, watch: bool, output: str) -> None:
 @click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Only schemas of this source table, for example SHOP.orders.")
 @output_option
 def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None, output: str) -> None:
-    """List the schemas that a pipeline knows, in order of arrival.
+    """List the schemas that a pipeline has received, in order of arrival.
 
     \b
     Example:

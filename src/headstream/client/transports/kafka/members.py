@@ -201,7 +201,7 @@ class KafkaMembership:
                 raise ServerUnreachableError(
                     f"the member could not join the group {self.group!r} in time",
                     where=str(self.topic),
-                    advice="Check the state of the group: another member may delay the rebalance",
+                    advice="Check the state of the group: another member may be delaying the rebalance",
                 )
             if self._has_joined and now_s > describe_s:  # the coordinator has just answered
                 describe_s = now_s + _DESCRIBE_S
