@@ -68,7 +68,7 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
 def demo(
     log_only: bool, postgres: bool, directory: Path | None, seed: int, rows: int, transactions: int, is_iceberg: bool
 ) -> None:
-    """Run the complete pipeline on this machine, which takes about a minute.
+    """Run the complete pipeline on this machine, in about a minute.
 
     A simulated source database writes its changes, and some real Replicate messages, to a log in a directory.
     A Spark pipeline applies the changes to Delta tables, which are then compared with the final state of the source database.

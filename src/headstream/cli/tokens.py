@@ -72,7 +72,7 @@ def show(name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def create(name: str, expires_in_us: int | None, url: str, output: str) -> None:
-    """Create a token and print it; it cannot be shown again.
+    """Create a token and print it. The token cannot be shown again.
 
     \b
     Example:

@@ -146,7 +146,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     help="Register each table in Spark's catalog under a name such as '{schema}.{table}' or 'lake.{schema}.{table}'.",
 )
 @click.option("--take-over", is_flag=True, help="Continue with tables of another pipeline whose checkpoint is lost.")
-@click.option("--accept-recreated", is_flag=True, help="Read topics that were deleted and created again from their beginning.")
+@click.option("--accept-recreated", is_flag=True, help="Read recreated topics from their beginning.")
 @click.option("--accept-loss", is_flag=True, help="Continue without messages that were deleted before they were read.")
 @click.option("--once", is_flag=True, help="End when all existing messages are applied.")
 @click.option(

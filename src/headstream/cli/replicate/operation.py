@@ -162,8 +162,8 @@ def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
 def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen: Any) -> None:
     """Redrive messages that were set aside: they are decoded and applied like new messages, exactly once.
 
-    A running pipeline redrives the messages within a second; otherwise the next run does, even after a crash. Messages that
-    still cannot be applied are set aside again, with the reason.
+    A running pipeline redrives the messages within a second; otherwise the next run redrives them, even after a crash. Messages
+    that still cannot be applied are set aside again, with the reason.
 
     \b
     Examples:
@@ -191,7 +191,7 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
 @click.option("--ended", is_flag=True, help="Announce the end of the load: rows missing from it were deleted at the source.")
 @output_option
 def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: bool, output: str) -> None:
-    """Announce a full load of a target table, before it is started in Replicate; with --ended, announce its end.
+    """Announce a full load of a target table, before starting the load in Replicate; with --ended, announce its end.
 
     The pipeline detects loads itself, except a load that begins within five minutes of a change to the table. Rows of
     the table stay until the load replaces them; rows missing from the load are deleted at the table's next change or

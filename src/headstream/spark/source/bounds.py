@@ -69,7 +69,7 @@ def parse_starting(given: Mapping[str, str], subscription: Subscription) -> Boun
     if option == "startingOffsets":
         if _STRATEGY.lower() in given:
             raise InvalidOptionError(
-                f"{_STRATEGY} needs a time to start from", advice="Set startingTimestamp or startingOffsetsByTimestamp"
+                f"{_STRATEGY} requires a start time", advice="Set startingTimestamp or startingOffsetsByTimestamp"
             )
         return _parse_offsets(option, given.get(option.lower(), "earliest"), subscription)
     return _parse_times(option, given[option.lower()], subscription, or_latest=strategy == "latest")

@@ -105,7 +105,7 @@ def test_resolve_names_partitions_when_they_do_not_match(at: Mapping[TopicPartit
             {"startingOffsets": "earliest", "startingTimestamp": "5"},
             "startingOffsets and startingTimestamp contradict",
         ),
-        (parse_starting, {"startingOffsetsByTimestampStrategy": "latest"}, "needs a time to start from"),
+        (parse_starting, {"startingOffsetsByTimestampStrategy": "latest"}, "requires a start time"),
         (
             parse_starting,
             {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "first"},
