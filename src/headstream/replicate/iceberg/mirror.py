@@ -172,14 +172,14 @@ class TableMirror:
                 (self._path / FOLDER).mkdir(exist_ok=True)
             properties = {
                 "format-version": "2",
-                "gc.enabled": "false",  # the data files are Delta's
+                "gc.enabled": "false",  # the data files belong to Delta
                 "write.metadata.path": locate(self._path, FOLDER),
                 "write.metadata.delete-after-commit.enabled": "true",
                 "write.metadata.previous-versions-max": "20",
                 NAME_MAPPING: wanted.mapping,
                 _DELTA_ID: str(log.metadata["id"]),
             }
-            # Without partitions, since this numbers the columns anew: the first commit has the numbers and the partitions.
+            # Without partitions, since a creation renumbers the columns: the first commit sets the numbers and the partitions.
             try:
                 table = self._catalog.create_table(self._identifier, wanted.schema, locate(self._path), properties=properties)
             except TableAlreadyExistsError:  # another mirror was faster
@@ -223,7 +223,7 @@ class TableMirror:
             what = f"column {schema.replaced[0]!r} needs another field id, but existing files have the previous id"
             raise ReplicateError(what, where=self._shown, advice=_ADVICE)
         before, after = ([part.source_id for part in spec.fields] for spec in (table.spec(), schema.spec))
-        is_same = before == after  # whatever the columns are called now
+        is_same = before == after  # regardless of the columns' current names
         if not is_same and table.current_snapshot() is not None:
             raise ReplicateError("the existing files are partitioned by other columns", where=self._shown, advice=_ADVICE)
         live, live_deletes = data.live, deletes.live
@@ -248,7 +248,7 @@ class TableMirror:
             self.clean()
 
     def _expired(self, table: Table, *, more: int) -> list[int]:
-        """Return the snapshots that are too old, or too many with `more` new snapshots; never the newest or named."""
+        """Return the snapshots that are too old, or too many with `more` new snapshots; never the newest or a named snapshot."""
         named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name != "main"}
         found = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
         oldest_ms = time.time_ns() // 1_000_000 - self._kept_ms + _MARGIN_MS
@@ -334,5 +334,5 @@ def _translated(shown: str) -> Iterator[None]:
         yield
     except HeadstreamError:
         raise
-    except Exception as error:  # of any kind: a catalog's implementation is not ours
+    except Exception as error:  # catalogs are implemented elsewhere, and can raise any exception
         raise StorageError(f"the Iceberg table cannot be updated: {error}", where=shown) from error

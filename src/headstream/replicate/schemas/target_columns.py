@@ -108,7 +108,7 @@ def _name_columns(
         if kept is None and column not in renamed:
             kept = respelled.get(column.lower())
             if kept is not None and kept.lower() == column.lower():
-                kept = column  # the table has it under its old name, whose case does not matter
+                kept = column  # the table has the column under its old name; case does not matter
         base = renamed.get(column, column)
         if kept is not None and kept.lower() not in taken:
             names[column] = kept

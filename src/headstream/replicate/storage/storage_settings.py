@@ -25,7 +25,7 @@ class StorageSettings:
         access_key_id: The access key id (S3).
         secret_access_key: The secret access key (S3).
         session_token: The session token of temporary keys (S3).
-        path_style: Whether the bucket is in the path of the URL instead of the host; by default, with an `endpoint` (S3).
+        path_style: Whether the bucket is in the path of the URL instead of the host; by default true if `endpoint` is set (S3).
         account_key: The key of the storage account (Azure).
         sas_token: A shared access signature (Azure).
         tenant_id: The tenant id of a service principal (Azure).

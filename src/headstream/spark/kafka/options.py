@@ -2,8 +2,8 @@
 
 url                 kafka://host:9092,other:9092       kafka://user:password@host:9093 uses TLS and SASL PLAIN
                     ?kafka.*: settings as below
-kafka.*             settings of Kafka's clients, passed on; they override the URL's
-subscribe, assign   topics as stream/topic (in Kafka stream.topic) or by a Kafka name; partitions from 0
+kafka.*             settings of Kafka's clients; they override settings in the URL
+subscribe, assign   topics as stream/topic (stream.topic in Kafka) or by a Kafka name; partitions from 0
 subscribePattern    a regular expression (Java's) for Kafka names
 startingOffsets     earliest by default, also for streams
 topic               for writes: the topic of rows without a column `topic`

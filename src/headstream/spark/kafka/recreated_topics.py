@@ -108,7 +108,7 @@ def forget_recreated(frame: Any, checkpoint: str) -> None:
     before, now, keep = found
     recreated = [name for name, each in before.items() if None not in (each.id, now.get(name)) and now[name] != each.id]
     if recreated:
-        begin_anew(Path(checkpoint), recreated)  # before their ids are forgotten, without which old offsets would count
+        begin_anew(Path(checkpoint), recreated)  # before the ids are removed: without ids, old offsets would seem valid
         keep({name: each for name, each in before.items() if name not in recreated})
 
 

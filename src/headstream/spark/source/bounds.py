@@ -1,11 +1,11 @@
 """Parses the bounds of a read (words, offsets or times) and resolves them to offsets.
 
 startingOffsets               earliest | latest | {"shop/orders": {"1": 23, "2": -2}}       -2 earliest, -1 latest
-startingTimestamp             1690000000000: the first message at or after this time everywhere; milliseconds since 1970 UTC
+startingTimestamp             1690000000000: each partition's first message at or after this time; milliseconds since 1970 UTC
 startingOffsetsByTimestamp    {"shop/orders": {"1": 1690000000000, "2": 1690000000000}}
 startingOffsetsByTimestampStrategy    error | latest: for a partition without a message at or after the time
-endingOffsets, endingTimestamp, endingOffsetsByTimestamp    likewise; the read ends before the message found, or at the
-                              partition's end if there is none
+endingOffsets, endingTimestamp, endingOffsetsByTimestamp    likewise; the read ends before the message, or at the partition's end
+                              if there is no such message
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STARTING: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTi
 ENDING_OPTIONS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 """The options that set the end of a read."""
 BOUND_OPTIONS: Final = (*_STARTING, _STRATEGY, *ENDING_OPTIONS)
-"""All options of this file."""
+"""All options that set the start or the end of a read."""
 _MAX_MS: Final = (1 << 63) // 1000 - 1
 """The latest time, milliseconds, whose microseconds fit 63 bits."""
 
@@ -146,7 +146,7 @@ def resolve(
         find: Returns the first offset of a partition at or after a time (microseconds), or the partition's end.
 
     Raises:
-        InvalidOptionError: the option omits a partition, names a missing partition, or has a time without a later message.
+        InvalidOptionError: the option omits a partition, names a missing partition, or has a time after the last message.
     """
     if isinstance(bound.at, str):
         is_first = bound.at == "earliest"

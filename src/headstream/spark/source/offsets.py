@@ -89,7 +89,7 @@ class SourceOffsets:
 
     @classmethod
     def decode(cls, value: Mapping[str, Any]) -> SourceOffsets:
-        """Return the offsets from encode(), possibly edited by a person."""
+        """Return the offsets from the JSON values of encode(), which a person can have edited."""
         try:
             identity = dict(value[_IDENTITY])
             log = str(identity.pop("log"))

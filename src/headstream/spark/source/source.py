@@ -91,7 +91,7 @@ class HeadstreamDataSource(DataSource):
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self._given = dict(options)  # of a read or of a write, which is not known yet
+        self._given = dict(options)  # not yet known whether of a read or of a write
 
     @classmethod
     def name(cls) -> str:
