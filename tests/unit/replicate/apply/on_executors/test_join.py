@@ -13,7 +13,7 @@ from tests.support.replicate.bucketed_changes import Bucketed
 
 
 @pytest.mark.parametrize("deletes", ["apply", "soft"])
-@pytest.mark.parametrize("transactions", [12, pytest.param(120, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("transactions", [25, pytest.param(120, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("seed", range(6))
 def test_tables_equal_the_source_when_partial_images_are_joined_to_stored_rows_by_bucket(
     tmp_path: Path, seed: int, transactions: int, deletes: Any
