@@ -164,8 +164,9 @@ def run(parts: list[Part], options: list[str], processes: int) -> int:
         running = {(waiting if part.name == _WAITING else pool).submit(run_part, part, options): part for part in parts}
         for ended in as_completed(running):
             part, lines = running[ended], running[ended].output(".log").read_text("utf-8", "replace").splitlines()
-            print(f"{part.name}: {lines[-1] if lines else 'no output'}", flush=True)  # noqa: T201
-            counts.update({word: int(count) for count, word in _COUNT.findall(lines[-1] if lines else "")})
+            summary = next((line for line in reversed(lines) if _COUNT.search(line)), "no summary")  # not what an exit prints
+            print(f"{part.name}: {summary}", flush=True)  # noqa: T201
+            counts.update({word: int(count) for count, word in _COUNT.findall(summary)})
             skipped.update(line for line in lines if line.startswith("SKIPPED"))
             if ended.result() not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
                 print("\n".join(lines), flush=True)  # noqa: T201
