@@ -5,7 +5,8 @@
     process    a span around the processing, by `with tracing.process(message):`
 
 If a rate is set, most messages do not belong to a sampled trace. They are recognised by the current context and by their header
-names, before an OpenTelemetry object or a Message is created. Counting down random gaps chooses the messages that begin a trace.
+names, before an OpenTelemetry object or a Message is created. Random gaps, which are counted down, determine the messages that
+begin a trace.
 
 The names of messaging attributes are from version 1.27 of OpenTelemetry's conventions, which are not stable yet.
 """
@@ -27,13 +28,13 @@ from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
 from headstream.interceptors.trace_contexts import has_context, open_tracer
 
 _MAX_BYTES: Final = 255
-"""A header value of a topic with limits `iggy`: a longer tracestate or baggage is left out, as W3C's specifications allow."""
+"""Maximum size of a header value in a topic with limits `iggy`; a longer tracestate or baggage is omitted, as W3C allows."""
 
 _COMPANIONS: Final = frozenset(("tracestate", "baggage"))
-"""Headers that do not belong to a trace without other headers."""
+"""Headers that do not show by themselves that a message belongs to a trace."""
 
 _SEARCHABLE: Final = (dict, Headers)
-"""Headers as given to send() whose names are found without encoding them."""
+"""Types of the argument `headers` of send() in which names can be found without encoding."""
 
 
 class Tracing(Interceptor):
@@ -74,7 +75,7 @@ class Tracing(Interceptor):
 
     def skips_send(self, headers: HeadersInput | None) -> bool:
         """Return whether a message with these headers gets no span and no header."""
-        if self._current():  # a context is attached, of a trace or of something else
+        if self._current():  # a context is attached; it may not contain a trace
             current = self._trace.get_current_span().get_span_context()
             if current.is_valid:
                 return self._rate is not None and not current.trace_flags.sampled

@@ -50,7 +50,7 @@ _STATE_AT: Final = 8
 
 _AVAILABLE: Final = MessageState.AVAILABLE.value
 _MAX_RUNS: Final = 1024
-"""The most partitions whose runs are cached: most have none, and rereading them costs a query."""
+"""Maximum number of partitions whose runs are cached. Most partitions have no runs; reading runs again takes one query."""
 _NO_TOPICS: Final = ()
 """Changes of states change no topic."""
 

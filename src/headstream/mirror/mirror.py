@@ -340,7 +340,7 @@ class Mirror:
         self._options.on_progress(self.stats)
 
     def _is_passed(self, place: tuple[str, int, int], offset: int) -> bool:
-        """Return whether a partition of the source is committed up to an offset; False if this run does not copy it."""
+        """Return whether a source partition is committed up to an offset; False if this run does not copy the partition."""
         name, partition, generation = place
         topic = self._topics.get(name)
         if topic is None or partition not in topic.positions:

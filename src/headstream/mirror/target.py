@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.client.consumer.consumer import Consumer
 
-# OffsetRuns: a set of offsets as runs of consecutive ones: small where messages are copied in order.
+# OffsetRuns stores runs of consecutive offsets, so it needs little memory if messages are copied in order.
 
 
 class OffsetRuns:

@@ -49,7 +49,7 @@ class User:
 
     @property
     def id(self) -> int:
-        """Its number."""
+        """The user's id."""
         return self.record.id
 
 
@@ -217,7 +217,7 @@ class Users:
         return user
 
     def verify(self, name: str, password: str) -> User:
-        """Return the user; unknown names take as long. AuthenticationError: inactive (47), wrong name or password (42)."""
+        """Return the user; AuthenticationError: inactive (47), wrong name or password (42). Takes equally long for any name."""
         user = self.find(name)
         if user is not None:
             self.check_active(user)

@@ -33,7 +33,7 @@ from headstream.log.staged.submission import commit_to, is_submitted
 _COMMIT_TIMEOUT_S: Final = 60.0
 _PART: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _MOST_WRITERS: Final = 10_000
-"""Maximum writers of a user: each Spark query and each batch write of a day is one, and each is a row of the catalog."""
+"""Maximum number of writers of a user. Each Spark query and each batch write of a day uses a writer: a row of the catalog."""
 
 
 def _check_names(writer: str, epoch: int, parts: set[str]) -> None:
@@ -94,7 +94,7 @@ def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> St
 def commit_epoch(server: Dispatcher, session: Session, command: CommitEpoch) -> CommittedEpoch:
     """Append all batches of an epoch, or none if it was committed before; error if a later epoch was committed."""
     _check_names(command.writer, command.epoch, {batch.part for batch in command.batches})
-    _check_owner(server, session, command.writer)  # an epoch without batches is recorded as the writer's last one too
+    _check_owner(server, session, command.writer)  # an epoch without batches is also recorded as the writer's last epoch
     limits = _check_topics(server, session, command.batches)
     parts = tuple(
         StagedPart(

@@ -52,7 +52,7 @@ from headstream.errors import HeadstreamError, NotFoundError
 from headstream.log.catalog.records import TopicRecord
 
 JSON_BYTES: Final = 8 << 20
-"""Approximate maximum bytes of one poll over HTTP: its JSON takes several times as much memory."""
+"""Approximate maximum size of one poll over HTTP, bytes; the JSON takes several times this memory."""
 
 
 def send_messages(server: Dispatcher, session: Session, command: SendMessages) -> AppendedBatch:
@@ -258,7 +258,7 @@ def list_states(server: Dispatcher, session: Session, command: ListStates) -> tu
 
 
 def measure_range(server: Dispatcher, session: Session, command: MeasureRange) -> MeasuredRange:
-    """Return the number and size of messages in a range of offsets."""
+    """Return the size of a range of offsets, and the offset that a number of bytes reaches."""
     target = server.readable_topic(session, command.stream, command.topic)
     partition = check_partition(target, command.partition)
     return MeasuredRange(

@@ -22,7 +22,7 @@ _KEYS_PAGE: Final = 1000
 """Number of messages in one read of keys."""
 
 _MAX_WAITING: Final = 10_000
-"""Messages of a partition that wait for earlier ones of their key: behind more, no key is looked for."""
+"""Maximum number of messages that wait for earlier messages of their key; above it, no more keys are read."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class LockedPartition:
 
     @property
     def name(self) -> TopicName:
-        """The topic."""
+        """The topic's name."""
         return self.record.name
 
 

@@ -43,14 +43,14 @@ from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.log.states import PartitionStates
 from headstream.log.upkeep.marked_removal import MarkedRemoval
 
-# GroupStates: the state byte of messages for the group that asks: the stricter one of the message's own and of its delivery.
+# GroupStates: the states of messages in a group: the stricter of a message's own state and its delivery state.
 #
 #     leased, delayed, deferred    at least unavailable
 #     given up                     at least poisoned, as long as its history is kept: the newest 100 of a partition
 #     pending, done                the message's own
 #
-# Only polls that ask for states get it. A poll for only available messages gets all that are available for all groups: its
-# offset is committed as a whole, so that a message that was left out would never be tried again.
+# Only polls that request states receive it. A poll of available messages receives all messages that are available to all: its
+# offset is committed as a whole, so that a message that was left out would never be delivered again.
 
 _STATE_AT: Final = 8
 _AVAILABLE_BYTE: Final = MessageState.AVAILABLE.value
@@ -360,7 +360,7 @@ class Messages:
         member: Member | None = None,
         generation: int = 0,
     ) -> bool:
-        """Wait at most `timeout_ms` until a partition has a message at or after an offset; return whether a partition has.
+        """Wait until a partition has a message at or after an offset; return False after `timeout_ms`.
 
         Args:
             positions: Partition -> offset.

@@ -46,7 +46,7 @@ def select(stored: memoryview, count: int, states: frozenset[int] | None) -> tup
 
 
 SCAN_BYTES: Final = 16 << 20
-"""Bytes that a filter examines in one poll: some 20 ms, after which the poll returns the offset that it reached."""
+"""Bytes that a filter examines in one poll, in about 20 ms; the poll then returns the offset that it has reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +193,10 @@ class _Page:
 
 
 _SKIPPED_SEGMENT_BYTES: Final = 128 << 10
-"""Bytes that a skipped segment counts as: its summary is read, so that one poll skips at most 128 segments, tens of gigabytes."""
+"""Bytes that a skipped segment adds, because its summary is read: one poll skips at most 128 segments, tens of gigabytes."""
 
 _FILTERED_CHUNK_BYTES: Final = 1 << 20
-"""A chunk that a filter examines: it stays in the processor's cache between the check of its sends and the filter."""
+"""Size of a chunk that a filter examines; it stays in the processor's cache between the check of its sends and the filter."""
 
 
 def _offset_at(stored: memoryview, at: int) -> int:

@@ -75,7 +75,7 @@ def _fits(message: Message, *, wide: bool) -> bool:
 
 _CHUNK_LINES: Final = 5000
 _CHUNK_BYTES: Final = 4 << 20
-"""Size of a chunk of lines. A chunk is searched again after an interruption, and is held in memory as values."""
+"""Size of a chunk of lines, which is held in memory; after an interruption, the log is searched for its messages."""
 _LINGER_MS: Final = 1000
 """Batches are sent when they are full, or at the end of a chunk."""
 _READ_COUNT: Final = 1000

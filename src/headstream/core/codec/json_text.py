@@ -58,7 +58,7 @@ def encode_json(document: Any) -> bytes:
     try:
         try:
             return _ENCODER.encode(document).encode()
-        except TypeError:  # it has a Decimal, or what JSON lacks
+        except TypeError:  # the document has a Decimal, or a value that JSON cannot represent
             return dump_json(document, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"JSON cannot represent the value: {error}") from None

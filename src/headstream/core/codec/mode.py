@@ -1,7 +1,7 @@
 """Determines whether the kernels run compiled or interpreted.
 
 The environment variable `HEADSTREAM_INTERPRETED=1` runs every module from its Python source, even if a compiled module exists.
-This is for debugging, for comparisons, or to avoid a faulty build.
+Use the variable for debugging, for comparisons, or to avoid a faulty build.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class Retry:
 
     Raises:
         InvalidOptionError: a value is out of range.
-        InvalidInputError: a duration cannot be read.
+        InvalidInputError: a duration is invalid.
     """
 
     attempts: int | None

@@ -23,8 +23,8 @@ def check_name(name: str, noun: str) -> str:
 
     Args:
         name: 1 to 255 bytes of UTF-8.
-        noun: The kind of the named object. A stream's name must not contain a dot or slash. A consumer's or group's can contain
-            NUL.
+        noun: The kind of the named object. A stream's name must not contain a dot or slash. The name of a consumer or group can
+            contain NUL.
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"a {noun} name must be a str, not {type(name).__name__}")

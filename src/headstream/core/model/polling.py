@@ -73,7 +73,7 @@ class PollingStrategy:
         """Parse a number (an offset), `first`, `last` or `next`.
 
         Raises:
-            InvalidInputError: it is neither.
+            InvalidInputError: the value is neither a number nor one of these words.
         """
         if isinstance(spec, int):
             return cls.offset(spec)
@@ -146,7 +146,7 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCounts:
-    """Counts of the segments that a filter reads, and of those that it skips by their times and header summaries."""
+    """Counts of the segments that a filter reads, and of the segments that it skips by times and header summaries."""
 
     segments_count: int
     skipped_count: int

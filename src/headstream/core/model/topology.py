@@ -88,8 +88,8 @@ class TopicOptions:
         retention_bytes: Size above which the oldest messages can be dropped, bytes, 1 or more; None sets no limit.
         compaction_delay_us: Compaction retains the last message of each key. A null payload deletes its key, and is itself
             removed after this time, microseconds, 0 or more. None disables compaction.
-        deduplication_count: A message is dropped if its id is among the newest ids of its partition; this is their number, 1 to
-            10,000,000. None disables deduplication.
+        deduplication_count: Number of newest ids per partition, 1 to 10,000,000; a message with one of these ids is dropped. None
+            disables deduplication.
         summary_headers: Names of at most 8 headers, separated by commas, whose values are summarized for each closed segment, so
             that a filter can skip segments that do not contain its values. None disables summaries.
         deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds, 0 or more, and

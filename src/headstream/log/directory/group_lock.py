@@ -16,7 +16,7 @@ from headstream.log.system.access import make_private_directory
 from headstream.log.system.file_lock import FileLock
 
 _ATTEMPTS: Final = 100
-"""A file can be removed by its holder between being opened and being locked here: then there is another one, or none."""
+"""Maximum number of attempts, because the holder can remove the file after it is opened here and before it is locked."""
 
 
 class GroupLock(FileLock):

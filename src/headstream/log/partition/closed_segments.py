@@ -121,7 +121,7 @@ def finish_pass(directory: str, files: Files) -> None:
         finally:
             index.close()
         if is_covered:
-            drop_segment(directory, base, index.generation, files)  # it has been copied to an older one
+            drop_segment(directory, base, index.generation, files)  # it has been copied to an older segment
         elif is_whole:
             generations[base] = index.generation
             if index.seal is not None and index.is_compacted:

@@ -61,7 +61,7 @@ _ENDED: Final = 9
 _TRIED: Final = 10
 _GIVEN_UP: Final = 11
 _REWRITE_BYTES: Final = 256 << 10
-"""A file is replaced when it is this much longer than its first record, and twice as long: 10,000 commits of 24 bytes."""
+"""A file is replaced when the records after the first record exceed this size (10,000 commits) and the size of that record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class DeliveryJournal:
         is_long = self._end - self._first_end > max(_REWRITE_BYTES, self._first_end - _HEAD_BYTES)
         if self._end <= 0 or self._is_old or is_long:
             content = self._head + _record(_encode(state, _everything(state)), _HEAD_BYTES)
-            self._files.replace(self._path, content)  # durably: it can hold where a copy goes
+            self._files.replace(self._path, content)  # durably: it can contain the position of a dead letter
             self._end = self._first_end = len(content)
             self._is_old = False
             return

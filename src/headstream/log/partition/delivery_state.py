@@ -28,7 +28,7 @@ from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.errors import LimitError
 
 MAX_GIVEN_UP: Final = 100
-"""Messages that were given up whose histories are kept: the newest ones. All are in the dead letter."""
+"""Maximum number of dead-lettered messages whose histories are kept, the newest. Their copies are in the dead-letter topic."""
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class DeliveryState:
         return sum(map(len, self._waiting)) + len(self.leased)
 
     def apply_committed(self, committed: int, committed_us: int) -> bool:
-        """Apply the committed offset: earlier messages are done. Return whether it was set back, which restarts the group."""
+        """Mark messages before the committed offset as done; return whether the offset was set back, which restarts the group."""
         is_rewound = committed < self.base and committed_us > self.stored_us
         if is_rewound:
             self.begin(committed)

@@ -191,7 +191,7 @@ def _repair_newest(directory: str, base: int, files: Files, known: Tail | None) 
                 segment_path(directory, base, LOG_SUFFIX),
                 f"{data.size_bytes() - end} bytes from byte {end} were removed: {_NEVER}",
             )
-        # Synced, so that cut off bytes cannot turn up again after the ones that replace them.
+        # Synced, so that truncated bytes cannot reappear after the bytes that replace them.
         if index.size_bytes() > index_end:
             index.truncate(index_end)
             _sync(index, directory, files)

@@ -59,12 +59,12 @@ def find_later(count: int, first_time_of: Callable[[int], int | None], timestamp
 
 
 _ATTEMPTS: Final = 4
-"""Another segment can be removed while the list is renewed; four times in a row is not a coincidence."""
+"""Maximum number of attempts, because another segment can be removed while the list is renewed."""
 
 
 class _Renewable(Protocol):
     is_in_query: bool
-    """Whether a query is running: queries nested in it fail with it."""
+    """Whether a query is running; nested queries are not repeated separately."""
 
     def renew(self) -> None: ...
 
@@ -227,7 +227,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def offset_after(self, from_offset: int, size_bytes: int) -> int:
-        """Return the end offset of the last send that fits into `size_bytes` after an offset; of the first if none fits."""
+        """Return the end offset of the sends that fit into `size_bytes` after an offset; at least one send is included."""
         first = begin = max(from_offset, self.first_offset)
         number, left = self._segment_number(begin), size_bytes
         while number < len(self._segments) - 1:
@@ -259,7 +259,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def find_last(self, count: int) -> int:
-        """Return the first offset of the last `count` messages; first_offset if there are fewer."""
+        """Return the first offset of the last `count` messages; first_offset if there are fewer messages."""
         for number in range(len(self._segments) - 1, -1, -1):
             segment = self._open(number)
             offset, found = segment.find_last(count, self._segment_end(number))
@@ -433,7 +433,7 @@ class PartitionFollower:
         """Return the time of a segment's first message, which is read once; None for an empty segment."""
         base = self._segments[number].base_offset
         if (first := self._first_times_us.get(base)) is None:
-            with suppress(CorruptLogError):  # reading that segment raises it
+            with suppress(CorruptLogError):  # reading that segment raises the error
                 first = self._open(number).first_timestamp_us
             if first is not None:
                 self._first_times_us[base] = first

@@ -202,7 +202,7 @@ class IndexReader:
         return entry.byte_position + entry.size_bytes * max(0, offset - entry.first_offset) // entry.messages_count
 
     def offset_after(self, from_offset: int, size_bytes: int) -> int:
-        """Return the end offset of the last send that fits into `size_bytes` after an offset; of the first if none fits."""
+        """Return the end offset of the sends that fit into `size_bytes` after an offset; at least one send is included."""
         number = self.find_offset_from(from_offset) if self.is_compacted else self.find_offset(from_offset)
         until_offset = self.base_offset if self.last is None else self.last.end_offset
         last = self.find_last_within(number, until_offset, self.size_before(from_offset) + size_bytes)

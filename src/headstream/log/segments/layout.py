@@ -45,9 +45,9 @@ from headstream.core.codec.batch.layout import positions
 from headstream.core.codec.batch.stored.scan import crc32c
 
 FORMAT_VERSION: Final = 1
-"""The version of the whole directory that this Headstream writes."""
+"""The format version of a log's directory that this version of Headstream writes."""
 INDEX_VERSION: Final = 4
-"""The newest version that this Headstream reads: a segment's from which marked messages were removed."""
+"""The newest index version that this version of Headstream reads: a segment from which marked messages were removed."""
 COMPACTED_VERSION: Final = 3
 """A compacted segment's index; segments that were never rewritten have version 1."""
 UNSEALED_VERSION: Final = 2

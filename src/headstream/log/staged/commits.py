@@ -13,7 +13,7 @@ next send to one of the partitions. Offsets show which chunks are appended: a pa
 offset, so a partition that ends after the start of a chunk contains the chunk. If deduplication can drop messages, offsets do not
 show the progress, so it is recorded after each chunk.
 
-Readers see the parts of a commit as they are appended, partition by partition, not all at one moment.
+Readers see the parts of a commit as they are appended, partition by partition, not all at the same time.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 # Checks of a staged commit before its intent is recorded: once they pass, all of it can be appended.
 
 
-# The inbox: manifests for the log's writer, and those set aside.
+# The inbox: manifests for the log's writer, and manifests that were set aside.
 #
 #     <writer>-<epoch>.json      committed, and not taken yet
 #         <writer>-<epoch>.taken     being appended, or left by a writer that crashed meanwhile
@@ -173,7 +173,7 @@ ONCE: Final = "once-"
 """Prefix of the names of writers that commit one epoch only."""
 
 _REMEMBERED_US: Final = 86_400 * 1_000_000
-"""How long the outcome of such a writer's commit is stored: much longer than a client waits for it."""
+"""How long the outcome of a commit by a writer with this prefix is stored: much longer than clients wait for the outcome."""
 
 _SWEEP_S: Final = 3600.0
 _ABSENT_CHECK_S: Final = 0.25
@@ -186,7 +186,7 @@ _RETRY_S: Final = 1.0
 
 _SIDE_BY_SIDE_BYTES: Final = 4 << 20
 _MOST_SIDE_BY_SIDE: Final = 4
-"""Commits of this size or more append this many partitions in parallel: each has a batch in memory."""
+"""Commits of this size or more append to this number of partitions in parallel; each partition has a batch in memory."""
 _log: Final = logging.getLogger("headstream.log")
 
 

@@ -18,7 +18,7 @@ from headstream.errors import InvalidOptionError
 from headstream.log.segments.files import storage_error
 
 GROUP_ACCESS: Final = {"none": 0o700, "read": 0o2750, "write": 0o2770}
-"""A group's access, and the mode of the log's directory for it."""
+"""A group's access, and the mode of the log's directory for this access."""
 
 _OWNER_DIRECTORY: Final = 0o700
 _OWNER_FILE: Final = 0o600

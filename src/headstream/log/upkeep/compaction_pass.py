@@ -44,7 +44,7 @@ from headstream.log.system.files import Files
 from headstream.log.upkeep.segment_rewrite import PassContext, SegmentRewrite, groups_of, older
 
 _KEYS_AT_ONCE: Final = 3_000_000
-"""Most messages of one part: a table of 100 to 200 MiB."""
+"""Maximum number of messages of one part, whose table takes 100 to 200 MiB."""
 _MARKED: Final = MessageState.MARKED_FOR_DELETION.value
 
 

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 _LEAD_US: Final = 5 * 60 * 1_000_000
 _LEAD_PART: Final = 16
-"""A pass begins so long before the grace of the oldest mark ends, or this part of a shorter grace."""
+"""How long before the end of the oldest mark's grace a pass begins: the time, or the grace divided by the number if less."""
 _BATCH_US: Final = 3600 * 1_000_000
 _BATCH_PART: Final = 8
-"""It takes the marks whose grace ends within this time, or this part of a shorter grace."""
+"""A pass includes the marks whose grace ends within the time, or within the grace divided by the number if less."""
 _END: Final = 1 << 62
 
 

@@ -87,7 +87,7 @@ class Retention:
                 break
             if segment.partition in kept or self._has_unconfirmed(topic, segment):
                 kept.add(segment.partition)
-                size_bytes -= segment.size_bytes  # no other partition's messages go for those that have to stay
+                size_bytes -= segment.size_bytes  # messages that must stay do not cause drops in other partitions
                 continue
             if not self._drop(topic, segment):
                 break

@@ -38,12 +38,12 @@ from headstream.log.system.files import Files
 
 _NO_SEED: Final = bytes(16)
 _MOST_OFFSETS: Final = 1 << 31
-"""Most offsets of one segment: they are 32 bits in its index."""
+"""Maximum number of offsets of a segment, because relative offsets in an index have 32 bits."""
 
 Keep = Callable[[memoryview, int, int], Compacted]
 """Chunk of stored messages, byte position of the copy, first offset of the segment -> the messages that stay."""
 MakeKeep = Callable[[], Keep]
-"""Called at the start of each copy: what stays depends on the states at that moment."""
+"""Called at the start of each copy, because the states at this time determine which messages stay."""
 
 
 def check_whole(directory: str, segment: Closed) -> None:

@@ -57,8 +57,7 @@ def decode_set(
 
     Args:
         data: The set; the bytes of a truncated last message are counted.
-        decompressors: Compression -> function, in place of gzip from the standard library or of the packages python-snappy and
-            lz4.
+        decompressors: Compression -> function, instead of gzip from the standard library or the packages python-snappy and lz4.
         max_bytes: Maximum total decompressed size of all wrappers.
 
     Raises:

@@ -194,7 +194,7 @@ class SendMessages(TopicCommand[AppendedBatch]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> SendMessages:
-        """Decode a request, with messages as a view into the payload; the error for a send of a newer version of Iggy says so."""
+        """Decode a request, with messages as a view into the payload; a send of a newer Iggy version raises a specific error."""
         view = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
         at, size = 0, len(view)
         for _ in range(3):

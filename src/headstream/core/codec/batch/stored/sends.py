@@ -48,7 +48,7 @@ STATES: Final = 512
 
 _NOTES: Final = struct.Struct("<6q")
 _CHECK_NOTES: Final = struct.Struct("<11q")
-"""A fault, then the state between two checks: byte of the row, begin of its send, and the checked part of the send: its
+"""A fault, then the state between two checks: position of the row, start of its send, and the checked part of the send: its
 end, count of messages, CRC-32C."""
 _FAULTS: Final = {0: "", -1: "cut", -2: "offset", -3: "payload"}
 
