@@ -114,7 +114,7 @@ class ConsumersLimitError(LimitError):
 
 
 class ProducersLimitError(LimitError):
-    """A partition already remembers its maximum number of producers, all recently active, so it rejects another; retry later."""
+    """A partition rejects a new producer, because it remembers the maximum number, all recently active. Retry later."""
 
 
 class DecodeError(HeadstreamError, ValueError):

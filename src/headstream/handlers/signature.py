@@ -152,7 +152,7 @@ class Signature:
         return arguments
 
     def make_encoder(self, encode: Any) -> Any:
-        """Return the encoder of results: the user's, or by the result's type; InvalidInputError if the type cannot be encoded."""
+        """Return the user's encoder of results, or the encoder of the result's type; InvalidInputError for other types."""
         if encode is not None:
             return encode
         if self._result in (inspect.Signature.empty, type(None)):

@@ -80,7 +80,7 @@ class Encryption(Interceptor):
             required: As for Encryption.
 
         Raises:
-            InvalidOptionError: the file cannot be read or has another form.
+            InvalidOptionError: the file cannot be read, or its content is invalid.
         """
         try:
             found = json.loads(Path(key_file).read_text(encoding="utf-8"))

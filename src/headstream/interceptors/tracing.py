@@ -4,9 +4,8 @@
     receive    a span `receive shop/orders` (CONSUMER), child of the sender's span
     process    a span around the processing, by `with tracing.process(message):`
 
-If a rate is set, most messages do not belong to a sampled trace. They are recognised by the current context and by their header
-names, before an OpenTelemetry object or a Message is created. Random gaps, which are counted down, determine the messages that
-begin a trace.
+If a rate is set, most messages do not belong to a sampled trace. Such messages are recognised by the current context and their
+header names, before an OpenTelemetry object or a Message is created. Random gaps determine which messages begin a trace.
 
 The names of messaging attributes are from version 1.27 of OpenTelemetry's conventions, which are not stable yet.
 """

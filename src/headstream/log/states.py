@@ -302,8 +302,8 @@ class PartitionStates:
     def renew(self, follower: PartitionFollower) -> None:
         """Refresh a follower if the catalog has changed since its last renewal; call it after querying the rows.
 
-        A follower can hold open files and cached messages from before a removal of marked messages. These still contain the
-        removed messages, whose rows no longer exist.
+        A follower can hold open files and cached messages from before a removal of marked messages. The files and the cache still
+        contain the removed messages, whose rows no longer exist.
         """
         changes = self._states.catalog_changes()
         if follower.states_changes != changes:

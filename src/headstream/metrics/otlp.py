@@ -50,7 +50,7 @@ _UNITS: Final = {"seconds": "s", "bytes": "By", "percent": "%"}
 class OtlpPush:
     """Sends metrics to a collector every OTEL_METRIC_EXPORT_INTERVAL (milliseconds; default 60000), and when it is closed.
 
-    If the collector does not answer, this is logged once; its next answer is logged as well.
+    If the collector does not answer, one line is logged; its next answer is logged as well.
 
     Args:
         service: Default name of the service; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override it.

@@ -167,7 +167,7 @@ class TargetTopic:
         next run must find this message again.
 
         Args:
-            is_passed: Returns whether the source's committed offset of a topic's partition and generation has reached an offset.
+            is_passed: Returns whether the source has committed a partition (topic, number, generation) up to an offset.
         """
         if not all(is_passed(place, runs.end) for place, runs in self._there.items()):
             return

@@ -37,7 +37,7 @@ _MOST_WRITERS: Final = 10_000
 
 
 def _check_names(writer: str, epoch: int, parts: set[str]) -> None:
-    """Raise an error for names that are not valid file names and numbers that the catalog cannot store."""
+    """Raise an error for a name that is not a valid file name, or a number that the catalog cannot store."""
     check_epoch(writer, epoch)
     for part in parts:
         if not _PART.fullmatch(part):

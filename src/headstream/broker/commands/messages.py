@@ -4,7 +4,7 @@
     poll    topic found -> permitted -> partition found -> start offset -> stored bytes, unchanged
 
 Iggy clients can only use topics with the limits `iggy`, because they cannot read all messages of `wide` topics (empty payloads,
-null headers). Their sends and polls of `wide` topics are refused (5).
+null headers). Sends and polls of `wide` topics by these clients are refused (5).
 
 A wait blocks no thread: begin_wait() registers a callback, and the command's handler then replies with the current messages.
 """
@@ -197,7 +197,7 @@ def begin_wait(
     """Start a command's wait; the caller must check is_ready immediately, and again at every callback.
 
     Args:
-        command: A validated command. After a timeout, or when messages are available, it is handled like other commands.
+        command: A validated command. After a timeout, or when messages are available, the command is handled like other commands.
         on_ready: Called when messages may be available, on any thread, which is blocked during the call.
 
     Raises:

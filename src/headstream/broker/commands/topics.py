@@ -1,8 +1,7 @@
 """Topics: Iggy's commands, and Headstream's commands with limits, syncing, retention, compaction, deduplication and summaries.
 
 Errors are reported in this order: size too small (1019), duplicate name (2013), duplicate id (2012). Settings that a client
-leaves to the server are resolved by the command, and their resolved values are reported. Compression and replication have no
-effect.
+leaves to the server are resolved by the command, and their resolved values are reported. Compression and replication are ignored.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     lease    end expired leases -> complete an interrupted call -> grant -> journal -> offset
     settle   end expired leases -> apply -> journal -> dead letters -> offset
 
-Each grant and each step is stored in the group's journal before the worker receives the response. The process that holds the
-group's lock decides. A worker's request is validated by its token, so workers need neither a lock nor a clock.
+Each grant and each step is stored in the group's journal before the worker receives the response. Only the process that holds the
+group's lock grants leases. A worker's request is validated by its token, so workers need neither a lock nor a clock.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class GroupRegistry:
         return next(self._numbers)
 
     def group(self, topic: TopicRecord, name: str) -> LiveGroup:
-        """Return a group: one object as long as it has members or is used, even after a purge of its topic."""
+        """Return a group: the same object while the group has members or is in use, even after a purge of its topic."""
         key = topic.stream_number, topic.id, name
         with self._lock:
             group = self._groups.get(key)

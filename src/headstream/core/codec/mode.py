@@ -23,7 +23,7 @@ _has_warned = False
 class InterpretedFinder:
     """Finds the Python sources of the modules of headstream, and ignores compiled files.
 
-    It implements importlib.abc.MetaPathFinder without this base class, whose import takes a quarter of `import headstream`.
+    Implements importlib.abc.MetaPathFinder without inheriting from it: its import would take a quarter of `import headstream`.
     """
 
     def find_spec(

@@ -2,8 +2,8 @@
 
 Both mappings are total. Existing clients create errors only from the number, so the body of an error response is empty for them.
 For clients that logged in with the context "headstream" the body is JSON: {"kind": ..., "what": ..., "where": ..., "advice":
-...}. The kind is the class of the error, and an error about unreadable messages also has their partition and offsets. Over HTTP
-this object is the member "error", in addition to the members that every client reads.
+...}. The kind is the class of the error, and an error about unreadable messages also has the messages' partition and offsets.
+Over HTTP this object is the member "error", in addition to the members that every client reads.
 """
 
 from __future__ import annotations

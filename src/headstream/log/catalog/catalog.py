@@ -258,7 +258,7 @@ class Catalog:
         self._connection.execute("DELETE FROM topics WHERE number = ?", (number,))
 
     def renumber_topic(self, number: int, created_us: int) -> int:
-        """Assign a new number to a topic, delete its states, and set new created_us of its partitions; return the number."""
+        """Assign a new number to a topic, delete its states, and set a new created_us for its partitions; return the number."""
         run = self._connection.execute
         run("PRAGMA defer_foreign_keys = ON")
         run("UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'topics'")

@@ -1,6 +1,6 @@
 """GroupLock: the lock of the process that reads for a consumer group; other processes wait.
 
-ROOT/groups/<stream>-<topic>-<32 hexadecimal digits of the group's name's hash>.lock contains the process id of the holder.
+ROOT/groups/<stream>-<topic>-<32 hexadecimal digits of the name's hash>.lock contains the process id of the holder.
 Releasing the lock removes the file, because clients can use many group names and each file takes a disk block.
 """
 

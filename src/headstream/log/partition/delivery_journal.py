@@ -1,4 +1,4 @@
-"""DeliveryJournal: the file with a group's unfinished messages in one partition, beside its committed offsets.
+"""DeliveryJournal: the file with a group's unfinished messages in one partition, next to the group's committed offsets.
 
 DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>-<partition>.deliveries
 

@@ -1,7 +1,7 @@
 """DeliveryState: a group's unfinished messages in one partition, and the effect of steps. No I/O; time is an argument.
 
-A message before `begun_until` is done, or belongs to one of `pending`, `expired`, `deferred`, `failing` and the offsets of a
-lease. A leased or deferred message that has failed before is also in `failing`.
+A message before `begun_until` is done, unless it is in `pending`, `expired`, `deferred`, `failing` or the offsets of a lease. A
+leased or deferred message that has failed before is also in `failing`.
 """
 
 from __future__ import annotations

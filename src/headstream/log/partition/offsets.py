@@ -192,7 +192,7 @@ class OffsetStore:
     def consumers(self) -> list[OffsetOwner]:
         """Return the consumers and groups with committed offsets, by kind and name; files with an incomplete head are skipped.
 
-        An incomplete head is an unfinished first commit or damaged; the consumer's next commit rewrites the head.
+        An incomplete head is damaged, or left by an unfinished first commit; the consumer's next commit rewrites the head.
         """
         found = [consumer for _, head in self._heads() if (consumer := _decode_head(head)) is not None]
         return sorted(found, key=lambda consumer: (consumer.kind, consumer.name))

@@ -1,4 +1,4 @@
-"""PauseState: the last attempts of a group and whether the group is paused; stored in a file beside the group's offsets.
+"""PauseState: the last attempts of a group and whether the group is paused; stored in a file next to the group's offsets.
 
 DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>.pause
 

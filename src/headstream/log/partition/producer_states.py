@@ -197,7 +197,7 @@ class ProducerStates:
         return producer
 
     def _oldest(self) -> ProducerEnd:
-        """Return the least recently active producer; the sorted list serves many calls."""
+        """Return the least recently active producer; the sorted list is reused for many calls."""
         while True:
             while self._silent:
                 timestamp_us, producer = self._silent[-1]

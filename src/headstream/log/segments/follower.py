@@ -39,7 +39,7 @@ from headstream.log.segments.skipping import SegmentSkips
 
 
 def find_later(count: int, first_time_of: Callable[[int], int | None], timestamp_us: int) -> int:
-    """Return the number of the first segment that starts at a time or later; `count` if there is none.
+    """Return the number of the first segment that starts at or after a time; `count` if there is none.
 
     Args:
         count: Number of segments, which are in the order of their times.
@@ -346,7 +346,7 @@ class PartitionFollower:
             raise unreadable_segment(error, from_offset, segment_end) from error
 
     def _check_not_deleted(self, offset: int) -> None:
-        """Raise OffsetOutOfRangeError if a missing message is before the log start offset, so that no compaction removed it."""
+        """Raise OffsetOutOfRangeError if a missing message is before the log start offset and was not removed by compaction."""
         if self._files.changed(self._directory) != self._changed:
             start = max(start_offsets(self._files.list_names(self._directory) or []), default=0)
             if offset < start:
@@ -416,7 +416,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def offset_of(self, timestamp_us: int) -> int:
-        """Return the first offset that was appended at a time or later; end_offset if there is none."""
+        """Return the offset of the first message appended at or after a time; end_offset if there is none."""
         # The last segment that begins before that time contains the offset, or ends just before it.
         later = find_later(len(self._segments), self._first_time_us, timestamp_us)
         if later == 0:

@@ -229,7 +229,7 @@ class IndexReader:
         return self.base_offset, found
 
     def find_timestamp(self, timestamp_us: int) -> int:
-        """Return the number of the first entry with a time or a later time; `count` if there is none."""
+        """Return the number of the first entry at or after a time; `count` if there is none."""
         return bisect_left(range(self.count), timestamp_us, key=lambda number: self._peek(number)[1])
 
     def find_last_within(self, start: int, until_offset: int, until_position: int) -> int:

@@ -25,12 +25,12 @@ In version 1, no offset is missing and generation is 0; the seal is written once
 exists. Version 2 is version 3 without a seal, written by older versions of Headstream and by rebuilds after compaction has
 removed the segment's last messages. Version 3 is the index of a compacted segment: the entries are runs of messages with
 consecutive offsets; between two entries, and after the last entry, offsets can be missing. Version 4 has the same layout, for a
-segment from which marked messages were removed, but which was not compacted by key. generation names the .log, 0 the unnumbered
-.log. The seal follows the last entry: the .log's size, and the offset at which the next segment starts. The seal distinguishes a
-truncated segment, or a missing next segment, from removed messages. relative_offset is relative to base_offset. All messages of
-an entry have the entry's timestamp; timestamps never decrease within a partition. The field crc32c is the CRC-32C of the entry's
-bytes in the .log with each state byte as 0. The field check is the CRC-32C of the preceding bytes of the header or entry, seeded
-with the low half of base_offset, so that an entry is valid only in its own file.
+segment from which marked messages were removed, but which was not compacted by key. generation identifies the .log; 0 is the
+unnumbered .log. The seal follows the last entry: the .log's size, and the offset at which the next segment starts. The seal
+distinguishes a truncated segment, or a missing next segment, from removed messages. relative_offset is relative to base_offset.
+All messages of an entry have the entry's timestamp; timestamps never decrease within a partition. The field crc32c is the CRC-32C
+of the entry's bytes in the .log with each state byte as 0. The field check is the CRC-32C of the preceding bytes of the header or
+entry, seeded with the low half of base_offset, so that an entry is valid only in its own file.
 
 The log start offset of a partition is the greater of the greatest .start and the first offset of the oldest segment.
 """

@@ -299,7 +299,7 @@ class Segment:
         return chunk[:end], from_offset + count
 
     def find_timestamp(self, timestamp_us: int) -> int:
-        """Return the first offset with a time or a later time; end_offset if there is none."""
+        """Return the offset of the first message at or after a time; end_offset if there is none."""
         index = self._opened()
         number = index.find_timestamp(timestamp_us)
         return index.entry(number).first_offset if number < index.count else self.end_offset

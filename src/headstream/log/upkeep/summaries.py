@@ -1,8 +1,8 @@
 """Summaries: summarizes closed segments of topics with the option `summary_headers`, in the background.
 
-A segment is summarized some seconds after it was closed, after a compaction or an erasure has rewritten it, when the option names
-other headers, and when its summary is missing or damaged. If the option is not set, the topic's summaries are removed. Filters
-read every segment that has no summary.
+A segment is summarized a few seconds after it was closed, after a compaction or an erasure has rewritten it, when the option
+names other headers, and when its summary is missing or damaged. If the option is not set, the topic's summaries are removed.
+Filters read every segment that has no summary.
 
 The messages are read without a lock. The file is written while holding the lock of removals, so that a summary is only written if
 its segment still exists. The file identifies its segment, so that it is never used for a different segment. A summary that is

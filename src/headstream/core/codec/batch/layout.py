@@ -7,8 +7,8 @@
     entry    position u32 | size u32 | relative offset u32 | count u32 | timestamp u64 | crc32c u32 | check u32
 
 positions() computes each position from the sizes of the fields before it. layout.pxd holds the same numbers for compiled code.
-OVERHEAD is the size of a stored message without headers and payload, and SENT_OVERHEAD the size of such a sent message. A name
-with `_LAST` is the position of the last bytes of a reserved key, because a kernel compares a key as two numbers.
+OVERHEAD and SENT_OVERHEAD are the sizes of a stored and of a sent message without headers and payload. A name with `_LAST` is the
+position of the last bytes of a reserved key, because a kernel compares a key as two numbers.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Sends:
 
     Args:
         rows: One index entry of 32 bytes per run of messages with the same time.
-        end: End position of the last message in a row.
+        end: End position of the last message that has a row.
         until_offset: One past the offset of this message.
         fault: Why the rows end: `` at the end of the input or at the maximum number of rows; `cut` at a truncated message,
             `offset` at a message that does not have the next offset, `payload` at a message with a damaged payload.

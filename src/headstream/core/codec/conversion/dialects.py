@@ -24,7 +24,7 @@ from headstream.errors import DecodeError, HeadstreamError, InvalidInputError, I
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One dialect; `read` is None if the dialect is not bytes."""
+    """One dialect; `read` is None if the dialect's messages are not bytes."""
 
     capabilities: Capabilities
     write: Callable[[Sequence[Message]], Any]

@@ -3,7 +3,7 @@
     set       message*                              truncated at the maximum size of a fetch
     wrapper   a message without headers whose value is a compressed set (attributes name the compression)
 
-In magic 0 the messages in a wrapper have absolute offsets. From magic 1 on, their offsets count from 0, and the wrapper has the
+In magic 0 the messages in a wrapper have absolute offsets. From magic 1 on, the offsets count from 0, and the wrapper has the
 offset of the last message. If the log set the wrapper's timestamp, this timestamp applies to all messages in the wrapper.
 Wrappers are not nested.
 """

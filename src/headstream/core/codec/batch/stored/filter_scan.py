@@ -6,8 +6,8 @@
     step     operation u8 | test u8 | first u16 | second u16 | count u16
     name     byte_position u32 | size_bytes u32
 
-The values are six fields (offset, timestamp, state, id, key, payload size; the bits of `fields` show which are used), one value
-per header, and the literals. Their contents by type:
+The values are six fields (offset, timestamp, state, id, key, payload size; the bits of `fields` show which fields are used), one
+value per header, and the literals. Their contents by type:
 
     NULL, OPAQUE   none; OPAQUE is a value of a kind unknown to this version
     WHOLE          magnitude, 128 bits, and sign
