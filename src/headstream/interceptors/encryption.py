@@ -88,7 +88,7 @@ class Encryption(Interceptor):
             current, authenticate = found["current"], found.get("authenticate", [])
         except (OSError, ValueError, KeyError, AttributeError, TypeError, binascii.Error) as error:
             raise InvalidOptionError(
-                f"cannot load the key file: {type(error).__name__}",  # never the text: it can have key bytes
+                f"cannot load the key file: {type(error).__name__}",  # never the file's text, which can contain key bytes
                 where=str(key_file),
                 advice='Write {"current": "a", "keys": {"a": "<32 bytes in base64>"}}',
             ) from None

@@ -45,7 +45,7 @@ class Tracing(Interceptor):
         tracer_provider: A provider of OpenTelemetry's SDK; by default the global provider.
         propagator: Reads and writes the context; by default the global propagator (the variable OTEL_PROPAGATORS).
         rate: The share of messages sent outside of any trace that begin a trace, 0 to 1. All other messages, and messages of
-            unsampled traces, get no span and no header, which is cheapest. None leaves sampling to the provider: each message
+            unsampled traces, get no span and no header, at the lowest cost. None leaves sampling to the provider: each message
             gets a header, so receivers know whether its trace is sampled.
 
     Raises:
@@ -92,7 +92,7 @@ class Tracing(Interceptor):
         block = message.headers.received_bytes()
         if block is not None:
             for mark in self._marks:
-                if block.find(mark) >= 0:  # half the time of `mark in block`
+                if block.find(mark) >= 0:  # takes half the time of `mark in block`
                     return self._is_plain and not has_context(block)
             return True
         return self._is_foreign(message.headers)

@@ -64,7 +64,7 @@ class Log:
         self._partitions: dict[tuple[int, int], PartitionWriter] = {}
         self._opened: dict[int, dict[int, PartitionWriter]] = {}
         self._removed: dict[int, dict[int, int]] = {}
-        self._starts: dict[tuple[int, int], tuple[int, int]] = {}  # topic, partition -> its removals, its log start offset
+        self._starts: dict[tuple[int, int], tuple[int, int]] = {}  # topic, partition -> number of removals, log start offset
         self._writing: OrderedDict[tuple[int, int], PartitionWriter] = OrderedDict()
         self._readers = Readers(files, self._max_open)
         self._offsets: dict[int, OffsetStore] = {}
@@ -180,7 +180,7 @@ class Log:
     def snapshot(self) -> Snapshot:
         """Return the current streams and topics; empty if the log does not exist yet."""
         known = self._catalog.known if self._is_writer and self._catalog is not None else None
-        if known is not None:  # called twice per send: without the lock, which a change of topics can hold long
+        if known is not None:  # called twice per send: without the lock, which a change of topics can hold for a long time
             return known
         with self._lock:
             self._check_open()
@@ -293,7 +293,7 @@ class Log:
             self._writing[key] = partition
             self._writing.move_to_end(key)
             if len(self._writing) > self._max_open:
-                with suppress(StorageError):  # the next append to that partition raises it
+                with suppress(StorageError):  # the next append to that partition raises the error
                     self._writing.popitem(last=False)[1].close()
             return partition
 
@@ -376,7 +376,7 @@ class Log:
             PartitionClosedError: acknowledged messages could not be synced; the log is closed anyway.
         """
         failure: StorageError | None = None
-        self.upkeep.close()  # before the lock is acquired, which its threads can be waiting for
+        self.upkeep.close()  # before this method acquires the lock, for which the threads of the jobs can be waiting
         self.commits.close()
         with self._lock:
             if self._closed_because is not None:

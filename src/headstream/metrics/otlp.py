@@ -97,7 +97,7 @@ class OtlpPush:
             scope = ScopeMetrics(InstrumentationScope("headstream", __version__), found, "")
             data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
             has_failed = self._exporter.export(data, timeout_millis=_TIMEOUT_MS) is not MetricExportResult.SUCCESS
-        except Exception:  # metrics must not end what they measure
+        except Exception:  # a failure of the metrics must not end the measured job
             _log.exception("the metrics could not be collected or sent over OTLP")
             return
         if has_failed != self._has_failed:

@@ -146,7 +146,7 @@ class DebeziumEngine(TemporaryServer):
             if not self.is_running:  # a start begins a new log file
                 starts += 1
                 self.start()
-            if now > marked + _MARK_SECONDS:  # a row that a snapshot has read says nothing about the tables after it
+            if now > marked + _MARK_SECONDS:  # a row that a snapshot has read does not show that later tables are read
                 self._source.execute(self._mark)
                 marked = now
             time.sleep(CHECK_SECONDS)

@@ -10,8 +10,8 @@
 In pytest, use the fixture `kafka_broker`.
 
 The broker requires Java 17. The first start downloads the jars, unless `headstream jars --broker` has downloaded them. The broker
-listens only on the loopback interface, and its data directory is temporary. It is stopped when the process that started it exits
-or is killed (process_guard).
+listens only on the loopback interface, and its data directory is temporary. The broker is stopped when the process that started
+it exits or is killed (process_guard).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@
 In pytest, use the fixture `postgres`.
 
 The programs `initdb`, `postgres` and `psql` must be on PATH or where Debian installs them. The server listens only on the
-loopback interface, and has no Unix socket. It is stopped when the process that started it exits or is killed (process_guard), and
-leaves neither files nor shared memory.
+loopback interface, and has no Unix socket. The server is stopped when the process that started it exits or is killed
+(process_guard), and leaves no files and no shared memory.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class TemporaryServer:
         """
         if self.is_running:
             return self
-        self._end(b"keep")  # a process that has exited by itself
+        self._end(b"keep")  # the process has already exited
         is_new = self._directory is None
         for attempt in range(_ATTEMPTS):
             try:

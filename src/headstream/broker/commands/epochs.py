@@ -66,7 +66,7 @@ def _claim(server: Dispatcher, session: Session, writer: str) -> None:
         return
     now_us = server.broker.backing.clock_us()
     if not claim_writer(server.catalog, writer, session.user_id, owner, _MOST_WRITERS, now_us):
-        _check_owner(server, session, writer)  # a concurrent request can have claimed it
+        _check_owner(server, session, writer)  # a concurrent request may have claimed the writer
         if find_owner(server.catalog, writer) != session.user_id:
             raise LimitError(f"a user can own at most {_MOST_WRITERS} writers", advice="Use one writer for many epochs")
 

@@ -123,4 +123,4 @@ def _is_synced(server: Dispatcher, payload: memoryview, encoding: Encoding) -> b
         stream, topic = IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic")
         return server.lookup.topic(stream, topic).topic.fsync is Fsync.ALWAYS
     except HeadstreamError:
-        return False  # its refusal is fast
+        return False  # the refusal is fast

@@ -85,7 +85,7 @@ def _read_keys(place: LockedPartition, messages: Messages, begin: int, until: in
     while at < until:
         try:
             polled = messages.poll(place.name, place.partition, PollRequest(PollingStrategy.offset(at), until - at, states=None))
-        except CorruptSendError as error:  # its worker gets this error
+        except CorruptSendError as error:  # the worker receives this error
             for offset in range(max(at, error.from_offset), min(until, error.until_offset)):
                 yield offset, None
             at = error.until_offset

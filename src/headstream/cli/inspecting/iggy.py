@@ -137,7 +137,7 @@ def walk_request(reader: FieldReader) -> None:
     at = reader.at
     if reader.number("code", "I") != _SEND_MESSAGES:
         raise DecodeError("the command code is not 101 (send messages)", at)
-    if reader.data[at + 4 : at + 5] not in (b"\1", b"\2"):  # the later generation has a length here
+    if reader.data[at + 4 : at + 5] not in (b"\1", b"\2"):  # the newer format has a length here
         reader.number("metadata_length", "I")
         _walk_targets(reader)
         count = reader.number("count", "I")

@@ -125,7 +125,7 @@ def _constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not valid JSON")
 
 
-# Created once: creating one takes as long as a small document.
+# Created once: creating a decoder takes as long as decoding a small document.
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)
 _EXACT_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_exact, parse_constant=_constant)
 _SIGNED_ZERO_DECODER: Final = json.JSONDecoder(

@@ -66,13 +66,13 @@ def warn_if_interpreted() -> None:
         "one (Debian: apt-get install gcc python3-dev) and run: pip install --force-reinstall --no-deps headstream. "
         "HEADSTREAM_INTERPRETED=1 silences this warning",
         RuntimeWarning,
-        stacklevel=4,  # where connect() is called
+        stacklevel=4,  # the place of the call of connect()
     )
 
 
 def compiled() -> bool:
     """Return whether the kernels are compiled."""
-    import importlib.util  # takes a tenth of `import headstream`
+    import importlib.util  # this import takes a tenth of `import headstream`
 
     spec = importlib.util.find_spec("headstream.core.codec.batch.stored.stamp")
     return spec is not None and isinstance(spec.loader, importlib.machinery.ExtensionFileLoader)

@@ -305,7 +305,7 @@ class Headers:
         return self.items() == other.items()
 
     def __hash__(self) -> int:
-        _set_read_only(self, True)  # a change would make them unfindable in a set or dict
+        _set_read_only(self, True)  # after a change, a set or dict would not find the headers
         return hash(self.items())
 
     def __repr__(self) -> str:

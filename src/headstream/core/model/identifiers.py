@@ -82,7 +82,7 @@ def parse_number(text: str) -> int | None:
 
 def format_message_id(message_id: int) -> str:
     """Format a message id as a UUID, whose bytes are the id in little-endian order."""
-    import uuid  # takes a twentieth of `import headstream`
+    import uuid  # this import takes a twentieth of `import headstream`
 
     return str(uuid.UUID(bytes=message_id.to_bytes(16, "little")))
 

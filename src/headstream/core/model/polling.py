@@ -73,7 +73,7 @@ class PollingStrategy:
         """Parse a number (an offset), `first`, `last` or `next`.
 
         Raises:
-            InvalidInputError: the value is neither a number nor one of these words.
+            InvalidInputError: the value is not a number, `first`, `last` or `next`.
         """
         if isinstance(spec, int):
             return cls.offset(spec)
@@ -103,7 +103,7 @@ class OffsetOwner:
         check_name(self.name, self.kind.name.lower())
 
     def __hash__(self) -> int:
-        return hash(self.name)  # which a str caches: each commit looks up its consumer
+        return hash(self.name)  # a str caches its hash, and each commit looks up a consumer
 
     @classmethod
     @lru_cache(maxsize=1024)

@@ -30,7 +30,7 @@ class Limits(enum.StrEnum):
 
 
 class Fsync(enum.StrEnum):
-    """When messages are synced to the disk. This determines which acknowledged messages a power failure can destroy.
+    """When messages are synced to the disk. The policy determines which acknowledged messages a power failure can destroy.
 
     A crash of the process loses no acknowledged message under any policy.
     `always`: before the acknowledgement, so nothing is lost; concurrent senders share one sync.
@@ -81,7 +81,7 @@ def split_header_names(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """Retention, compaction and deduplication of a topic. They can be changed while the topic is in use.
+    """Retention, compaction and deduplication of a topic. The options can be changed while the topic is in use.
 
     Args:
         retention_us: Messages older than this can be dropped, microseconds, 1 or more; None retains messages of any age.
@@ -114,7 +114,7 @@ class TopicOptions:
     def __post_init__(self) -> None:
         if self.legal_hold not in (None, 0, 1):
             raise InvalidOptionError(f"legal_hold must be True or False, not {self.legal_hold}")
-        object.__setattr__(self, "legal_hold", bool(self.legal_hold))  # options travel as numbers
+        object.__setattr__(self, "legal_hold", bool(self.legal_hold))  # options are sent as numbers
         if self.summary_headers is not None:
             if not isinstance(self.summary_headers, str):
                 raise InvalidOptionError("summary_headers must be a string", advice="Use header names, such as tenant,user_id")

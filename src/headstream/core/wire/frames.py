@@ -71,7 +71,7 @@ class FrameBufferPool:
 
     def take(self, size: int) -> bytearray:
         """Return a buffer of at least `size` bytes: the smallest free buffer if it is not much larger, otherwise a new buffer."""
-        if size >= _MIN_BUFFER_BYTES:  # a smaller request can hold its buffer for long
+        if size >= _MIN_BUFFER_BYTES:  # a smaller request can hold its buffer for a long time
             at = bisect_left(self._free, size, key=len)
             if at < len(self._free) and len(self._free[at]) <= _SHRINK_FACTOR * size:
                 buffer = self._free.pop(at)

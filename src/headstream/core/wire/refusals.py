@@ -135,7 +135,7 @@ _NEAREST_STATUS: Final = {
     Status.PARTITION_CLOSED: Status.CANNOT_APPEND_MESSAGE,
     Status.CORRUPT_MESSAGES: Status.CANNOT_READ_MESSAGE,
     Status.CONSUMERS_LIMIT: Status.CANNOT_CREATE_CONSUMER_OFFSETS_DIRECTORY,
-    Status.SERVER_BUSY: Status.DISCONNECTED,  # they reconnect, and retry the command once
+    Status.SERVER_BUSY: Status.DISCONNECTED,  # clients reconnect, and retry the command once
 }
 """Headstream's statuses -> the nearest status of existing clients; `error` if there is none."""
 

@@ -142,7 +142,7 @@ class Catalog:
 
     def _with_topics(self, streams: Iterable[StreamRecord], which: str) -> Snapshot:
         """Return streams with their topics and the selected partitions; by default all partitions."""
-        version = self._version()  # a writer can have migrated it since this reader opened it
+        version = self._version()  # a writer may have migrated the database since this reader opened it
         partitions: dict[int, list[int]] = {}
         query = f"SELECT topic, created_us FROM partitions {which and 'WHERE topic ' + which} ORDER BY topic, number"
         for topic, created in self._connection.execute(query):

@@ -322,11 +322,11 @@ class Backup:
             wanted = [base for base in bases if base <= end_offset] or ([] if sizes else bases[:1])
             newest = max(sizes, default=-1)
             if sizes and newest not in bases:
-                raise _ChangedError  # it was the newest, was not at its end, and was merged with another meanwhile
+                raise _ChangedError  # the newest segment was merged with another segment meanwhile
             if not wanted or wanted[-1] <= newest:
                 return sum(sizes.values())
             for base in wanted:
-                if base >= newest:  # copy it again: it was not yet closed
+                if base >= newest:  # copy the newest segment again: it was not yet closed
                     sizes[base], until_offset = self._copy_segment(directory, target, base, end_offset)
                     end_offset = max(end_offset, until_offset)
 

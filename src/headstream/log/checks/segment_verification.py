@@ -1,6 +1,6 @@
 """Checks the files of one segment against each other; findings name the damaged send.
 
-A compiled kernel skips undamaged sends; all other sends are checked singly.
+A compiled kernel skips undamaged sends; all other sends are checked individually.
 """
 
 from __future__ import annotations
@@ -360,7 +360,7 @@ class SegmentCheck:
         found = scan(rest)
         if self._next_base is None and found.count and found.first_offset == self._offset:
             first_us = found.first_timestamp_us
-            if find_timestamp(rest[: found.end], first_us + 1) < found.end:  # two times are two sends
+            if find_timestamp(rest[: found.end], first_us + 1) < found.end:  # messages with two times belong to two sends
                 return self._finding(
                     FindingKind.INDEX_SHORT,
                     self._index_path,

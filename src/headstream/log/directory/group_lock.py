@@ -59,7 +59,7 @@ class GroupLock(FileLock):
     def release(self) -> None:
         """Release the lock and remove its file; a second call does nothing."""
         if self.is_held:
-            with suppress(OSError):  # the file is of no use; the lock is released in any case
+            with suppress(OSError):  # a remaining file is harmless; the lock is released in any case
                 os.unlink(self._path)  # noqa: PTH108
         super().release()
 

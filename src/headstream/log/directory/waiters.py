@@ -41,7 +41,7 @@ class Waiter:
 
     def notify(self, directory: str) -> None:
         """Record a possible change in a directory, and wake the caller."""
-        self._notified.add(directory)  # first: the woken waiter takes all of them
+        self._notified.add(directory)  # before the wake-up: the waiter then takes all directories
         if self._called.empty():
             self._called.put(None)
 

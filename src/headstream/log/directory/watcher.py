@@ -127,6 +127,6 @@ class DirectoryWatcher:
         if stop is not None:
             os.close(stop)
         thread = self._thread
-        # Ctrl-C can interrupt the thread's start: then it is not alive, and there is nothing to join.
+        # Ctrl-C can interrupt the thread's start: then the thread is not alive and cannot be joined.
         if thread is not None and thread is not threading.current_thread() and thread.is_alive():
             thread.join()

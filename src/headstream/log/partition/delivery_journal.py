@@ -117,7 +117,7 @@ class DeliveryJournal:
             if is_writer:
                 self.forget()
             else:
-                self._end = -1  # the writer reads the file, and finds the rewind too
+                self._end = -1  # the writer reads the file and finds the rewind too
         return self.state
 
     def forget(self) -> None:
@@ -130,7 +130,7 @@ class DeliveryJournal:
         self._end = self._first_end = 0
         self._is_old = content[: len(self._head)] in self._old_heads
         if not self._is_old and content[: len(self._head)] != self._head:
-            return  # of a partition before a purge, or an unfinished first write
+            return  # from before a purge of the partition, or an unfinished first write
         at = _HEAD_BYTES
         while at + 8 <= len(content):
             size, check = struct.unpack_from("<II", content, at)
@@ -169,7 +169,7 @@ class DeliveryJournal:
         file = self._files.open_write(self._path)
         try:
             file.write_at(record, self._end)
-            if file.size_bytes() > self._end + len(record):  # behind an interrupted write
+            if file.size_bytes() > self._end + len(record):  # bytes of an interrupted write
                 file.truncate(self._end + len(record))
             if durably:
                 file.sync()
@@ -342,7 +342,7 @@ def _apply(state: DeliveryState, reader: Reader) -> None:
 
 
 def _apply_of_lease(state: DeliveryState, kind: int, token: int, first: int, second: int) -> None:
-    if token not in state.leases:  # it ended long ago
+    if token not in state.leases:  # the lease ended long ago
         return
     if kind == _SETTLED:
         state.finish_leased(token, first, second)

@@ -193,7 +193,7 @@ class DeliveryState:
             ranges.remove(from_offset, until_offset)
         for offset in self.failing_within(from_offset, until_offset):
             del self.failing[offset]
-        if self.leased.within(from_offset, until_offset):  # a consumer that does not lease has taken the group over
+        if self.leased.within(from_offset, until_offset):  # a consumer that does not lease has taken over the group
             self.leased.remove(from_offset, until_offset)
             for lease in self.leases.values():
                 lease.offsets.remove(from_offset, until_offset)

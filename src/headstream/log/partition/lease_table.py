@@ -4,7 +4,7 @@
     steady_us   microseconds of a monotonic clock: determines the end of leases and delays while the process runs
 
 A lease that is read from a file lasts until its stored end, and at most for its full duration. A message whose lease has ended is
-leased singly the next time, so that no other message is affected if the worker crashes again.
+leased individually the next time, so that no other message is affected if the worker crashes again.
 """
 
 from __future__ import annotations

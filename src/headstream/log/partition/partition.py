@@ -53,12 +53,12 @@ from headstream.log.system.findings import report
 
 # Truncates the part of a staged commit that a power failure damaged in a partition: a damaged send, and the sends after it.
 #
-# Recovery keeps a damaged send before a whole one, since the latter was possibly acknowledged. Nothing of an unfinished
-# commit was acknowledged: its part of the partition is cut off from the first damaged send on, and
+# Recovery keeps a damaged send before a complete send, which may have been acknowledged. No send of an unfinished
+# commit was acknowledged: the commit's part of the partition is truncated at the first damaged send, and
 # appended again from the staged files.
 
 
-# Seals a segment when the next one begins: its index gets the next segment's first offset, so that its loss is noticed.
+# Seals a segment when the next segment begins: the index gets the next segment's first offset, so that its loss is noticed.
 
 
 def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
@@ -98,7 +98,7 @@ def truncate_damaged(directory: str, files: Files, from_offset: int) -> bool:
                 kept, end = number + 1, entry.end_position
         report(path, f"the sends of an unfinished commit are damaged from offset {damaged}: they are appended again")
         index.truncate(INDEX_HEADER_BYTES + kept * INDEX_ENTRY_BYTES)
-        index.sync()  # before the data it names is cut off
+        index.sync()  # before the entry's data is truncated
         data.truncate(end)
         data.sync()
     finally:

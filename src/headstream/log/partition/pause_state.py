@@ -62,7 +62,7 @@ class PauseState:
 
     def record(self, rule: PauseRule, succeeded: int, failed: int, now_us: int) -> bool:
         """Record attempts, successes before failures; return whether this pauses or resumes the group."""
-        if self.left_us(now_us):  # of messages that were delivered before: they change nothing
+        if self.left_us(now_us):  # attempts of messages that were delivered before the pause have no effect
             return False
         if self.until_us:
             if failed:

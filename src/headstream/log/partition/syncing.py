@@ -121,5 +121,5 @@ class IntervalSyncer:
         self._stop.set()
         with self._lock:
             thread = self._thread
-        if thread is not None and thread.is_alive():  # it is not if Ctrl-C interrupted its start
+        if thread is not None and thread.is_alive():  # the thread is not alive if Ctrl-C interrupted its start
             thread.join()

@@ -120,7 +120,7 @@ class PartitionFollower:
         verify: bool = True,
     ) -> None:
         self.is_in_query = False
-        self.states_changes = -1  # changes of the catalog that it was refreshed for (log/states.py)
+        self.states_changes = -1  # the catalog's changes at the last renewal (log/states.py)
         self.read_ahead = ReadAhead()
         self._verify = verify
         self._directory = os.fspath(directory)
@@ -161,9 +161,9 @@ class PartitionFollower:
             raise PartitionNotFoundError(what, where=self._directory, advice=advice)
         if self._segments:
             self._newest().refresh()
-        # Without a segment only its name identifies the first one: a clock can be set back.
+        # Without segments, list again: after a clock was set back, the directory's time may not show the first segment.
         if changed != self._changed or not self._segments or self._has_rolled():
-            self._changed = changed  # read before the listing: a change during it is listed next time
+            self._changed = changed  # read before the listing, so that a change during the listing is listed next time
             self._list()
         self._end_offset = self._newest().end_offset if self._segments else 0
 
@@ -191,7 +191,7 @@ class PartitionFollower:
             self._segments.append(segment)
         self._start_offset = max([self._segments[0].base_offset, *start_offsets(names)]) if self._segments else 0
         for segment in (*known.values(), *self._segments[:-1]):
-            segment.close()  # gone, or its messages may have been replaced: the next read opens its current files
+            segment.close()  # removed, or its messages may have been replaced: the next read opens the current files
         self.read_ahead.forget()
         for cached in (self._sealed_bytes, self._sealed_counts, self._first_times_us):
             cached.clear()
@@ -339,7 +339,7 @@ class PartitionFollower:
             chunk, reached = self._open(number).read_chunk(*wanted)
             if not len(chunk) or int.from_bytes(chunk[:8], "little") != from_offset:
                 self._check_not_deleted(from_offset)
-            return chunk, min(reached, segment_end)  # a segment merged with the next one can end in that
+            return chunk, min(reached, segment_end)  # the chunk can end in the next segment if segments were merged
         except CorruptSendError:
             raise
         except CorruptLogError as error:
@@ -417,7 +417,7 @@ class PartitionFollower:
     @retry_on_removal
     def offset_of(self, timestamp_us: int) -> int:
         """Return the offset of the first message appended at or after a time; end_offset if there is none."""
-        # The last segment that begins before that time contains the offset, or ends just before it.
+        # The last segment that begins before that time contains the offset, or ends directly before the offset.
         later = find_later(len(self._segments), self._first_time_us, timestamp_us)
         if later == 0:
             return self.first_offset

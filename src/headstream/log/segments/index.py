@@ -49,7 +49,7 @@ class IndexReader:
         self.path = path
         self.base_offset = base_offset
         self._buffer = memoryview(bytearray(INDEX_ENTRY_BYTES))
-        self._block = 0, memoryview(b"")  # number of its first entry; the entries committed when it was read
+        self._block = 0, memoryview(b"")  # number of the first entry; the entries that were committed when the block was read
         self._decoded: dict[int, IndexEntry] = {}
         self.count = 0
         self.last = None
@@ -64,7 +64,7 @@ class IndexReader:
     def _check_header(self) -> None:
         got = self._file.read_into(self._buffer, 0)
         if got < INDEX_HEADER_BYTES:
-            return  # the writer is creating it: there are no entries either
+            return  # the writer is creating the index, which has no entries yet
         header = decode_header(self._buffer)
         if header is None or header.base_offset != self.base_offset:
             raise CorruptLogError(

@@ -78,10 +78,10 @@ if TYPE_CHECKING:
 # The inbox: manifests for the log's writer, and manifests that were set aside.
 #
 #     <writer>-<epoch>.json      committed, and not taken yet
-#         <writer>-<epoch>.taken     being appended, or left by a writer that crashed meanwhile
-#         *.damaged                  set aside: the bytes are not a manifest
-#         *.misnamed                 set aside: the manifest's writer or epoch differs from its file's name
-#         *.unreadable               set aside: the system cannot read it, as when it is a directory
+#     <writer>-<epoch>.taken     being appended, or left by a writer that crashed meanwhile
+#     *.damaged                  set aside: the bytes are not a manifest
+#     *.misnamed                 set aside: the manifest's writer or epoch differs from its file's name
+#     *.unreadable               set aside: the system cannot read it, as when it is a directory
 #
 # Files set aside stay until an operator moves them away; they never block another commit.
 
@@ -310,7 +310,7 @@ class StagedCommits:
         """Append the batches of a manifest, unless they were appended before."""
         known = find_commit(self._catalog(), manifest.writer)
         if known is not None and known.state == "pending" and known.epoch <= manifest.epoch:
-            if known.epoch < manifest.epoch:  # the unfinished one is finished from its record: keep it
+            if known.epoch < manifest.epoch:  # the unfinished epoch is completed from its record: keep the record
                 raise StorageError(f"epoch {known.epoch} of writer {manifest.writer!r} is not finished yet", where=self._log.root)
         elif known is None or known.epoch < manifest.epoch or (known.epoch == manifest.epoch and known.state == "refused"):
             self._begin(manifest)
@@ -383,7 +383,7 @@ class StagedCommits:
             topic, end = self._find_topic(progress), progress.from_offset
             if topic is not None:
                 partition = self._reserve(topic, progress.partition)
-                with suppress(CorruptLogError):  # damage that no crash explains is raised by reads
+                with suppress(CorruptLogError):  # reads raise errors for damage that a crash does not explain
                     partition.truncate_damaged(progress.from_offset)
                 end = min(end, partition.end_offset)
             settled.append(dataclasses.replace(progress, from_offset=end))

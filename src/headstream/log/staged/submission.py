@@ -109,7 +109,7 @@ def commit_to(
         is_refused = record is not None and record != before and record.epoch == epoch and record.state == "refused"
         if is_refused or _is_done(record, epoch):
             if monotonic() <= until and _is_in_inbox(log, writer, epoch):
-                sleep(_FIRST_CHECK_S)  # the other process is removing the manifest, or has exited and leaves that to this one
+                sleep(_FIRST_CHECK_S)  # the other process is removing the manifest, or has exited before removing it
                 continue
             if record is not None and is_refused:
                 raise InvalidInputError(f"a staged commit was refused: {record.reason}", where=log.root)

@@ -32,7 +32,7 @@ def open_private(path: str, flags: int = os.O_RDWR) -> int:
         shared = _shared(path) & 0o060
         descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, _OWNER_FILE | shared)
         if shared:
-            with suppress(PermissionError):  # created by another user at this moment
+            with suppress(PermissionError):  # just created by another user
                 os.fchmod(descriptor, _OWNER_FILE | shared)  # the umask ignores the group
         return descriptor
 

@@ -125,7 +125,7 @@ class OsFile(OsReadFile):
         self._way = min(self._reserved, self._started + _STARTED_BYTES)
 
     def trim(self) -> None:
-        """Release space reserved after the end; only the file's writer calls this."""
+        """Release space reserved after the end; only the file's writer calls this method."""
         with suppress(OSError):
             size_bytes = os.fstat(self._descriptor).st_size
             if size_bytes >= _RESERVED_FROM_BYTES:
@@ -167,7 +167,7 @@ class OsFiles(OsReadFiles):
                 make_private_directory(path)
                 break
             except OSError as error:
-                if not (left and isinstance(error, FileNotFoundError)):  # an empty parent was removed at this moment
+                if not (left and isinstance(error, FileNotFoundError)):  # an empty parent was just removed
                     raise storage_error(error, "make a directory", path) from error
 
     def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:

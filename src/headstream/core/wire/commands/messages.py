@@ -256,7 +256,7 @@ class FlushMessages(TopicCommand[None]):
 
 def end_of_poll_targets(data: BytesLike) -> int:
     """Return the end position of consumer, stream and topic according to their lengths, at most the end of the data."""
-    at, size = 1, len(data)  # behind the consumer's kind
+    at, size = 1, len(data)  # after the consumer's kind
     for _ in range(3):
         at += 2 + data[at + 1] if at + 1 < size else size
     return min(at, size)

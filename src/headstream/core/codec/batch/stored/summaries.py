@@ -115,7 +115,7 @@ class HeaderValues:
 def _keep(v: cython.p_uchar, value: cython.longlong, to: cython.longlong) -> cython.void:
     """Copy a value to another position among the values."""
     c.copy(v, to, v, value, VALUE)
-    if v[value + layout.VALUE_SOURCE] == 2:  # a text in the value itself
+    if v[value + layout.VALUE_SOURCE] == 2:  # a string in the value itself
         c.store64(v, to + layout.VALUE_LOW, to + layout.VALUE_TEXT)
 
 
