@@ -10,7 +10,7 @@
 A topic's number identifies the topic: a process that reads a purged topic finds the old directory missing, and a Spark checkpoint
 finds a different number. The old name of a renamed stream or topic is unknown immediately, even to waiting polls. Each change
 takes effect when the catalog's transaction commits. A crash after the commit leaves a directory without a catalog row: the
-directory of a purged topic is never reused, the directory of a partition is emptied before reuse.
+directory of a purged topic is never reused, and the directory of a partition is emptied before reuse.
 """
 
 from __future__ import annotations

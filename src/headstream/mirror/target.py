@@ -1,4 +1,4 @@
-"""TargetTopic: one topic of a mirror's destination, with its producer, its already copied messages, and their states."""
+"""TargetTopic: one topic of a mirror's destination, with a producer, the already copied messages, and their states."""
 
 from __future__ import annotations
 

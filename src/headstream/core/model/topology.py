@@ -91,7 +91,7 @@ class TopicOptions:
         deduplication_count: Number of newest ids per partition, 1 to 10,000,000; a message with one of these ids is dropped. None
             disables deduplication.
         summary_headers: Names of at most 8 headers, separated by commas, whose values are summarized for each closed segment, so
-            that a filter can skip segments that do not contain its values. None disables summaries.
+            that filters can skip segments without matching values. None disables summaries.
         deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds, 0 or more, and
             can be restored until they are removed. None keeps them.
         legal_hold: Whether to keep all messages: retention, compaction, marks, erasure, purge and deletion remove nothing.

@@ -88,7 +88,7 @@ def pull_partitioning(reader: Reader) -> Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class PolledMessages(Record):
-    """The reply to a poll; the partition is 0 if a member has no partition, the newest offset 0 if the partition is empty."""
+    """The reply to a poll. If a member has no partition, the partition is 0; in an empty partition, the newest offset is 0."""
 
     partition: Annotated[U32, Json("partition_id")]
     current_offset: U64
