@@ -114,7 +114,7 @@ class ConsumersLimitError(LimitError):
 
 
 class ProducersLimitError(LimitError):
-    """A partition rejects a new producer, because it remembers the maximum number, all recently active. Retry later."""
+    """A partition rejects a new producer, because its maximum number of producers are all recently active; retry later."""
 
 
 class DecodeError(HeadstreamError, ValueError):

@@ -138,7 +138,7 @@ class PartitionFollower:
 
     @property
     def first_offset(self) -> int:
-        """The log start offset as of the last refresh, before which messages are deleted; end_offset if empty."""
+        """The log start offset as of the last refresh: earlier messages are deleted. end_offset if the partition is empty."""
         return self._start_offset
 
     @property

@@ -51,7 +51,7 @@ def find_verified_end(index: IndexReader, data_bytes: Callable[[], int], next_ba
 
 
 def find_unindexed(directory: str, names: list[str], newest: int, files: ReadFiles) -> dict[int, int]:
-    """Return first offset -> highest .log generation of damaged segments: older segments than the newest, without an index.
+    """Return first offset -> highest .log generation of damaged segments: segments before the newest, without an index.
 
     A .log after `newest`, the newest segment with an index, is not returned: it can be a segment that is being created.
     """
