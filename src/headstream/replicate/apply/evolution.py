@@ -155,8 +155,8 @@ def compare_schemas(before: SeenSchema, after: SeenSchema) -> list[Difference]:
             del dropped[column.ordinal]
             found.append(Difference("on_column_renamed", f"column {old_name!r} is now {name!r}"))
         else:
-            found.append(Difference("on_column_added", f"column {name!r} {column.kind} is new"))
-    found += [Difference("on_column_dropped", f"column {name!r} is gone") for name in dropped.values()]
+            found.append(Difference("on_column_added", f"column {name!r} {column.kind} was added"))
+    found += [Difference("on_column_dropped", f"column {name!r} was dropped") for name in dropped.values()]
     return found
 
 

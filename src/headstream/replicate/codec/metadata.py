@@ -126,7 +126,7 @@ def decode_metadata(envelope: Envelope) -> TableMetadata:
         raise SchemaError(
             "the Avro metadata message has no messageSchema",
             where=f"messageSchemaId {envelope.schema_id}",
-            advice="Configure Replicate to publish metadata messages in its own envelope",
+            advice="Configure Replicate to publish metadata messages in Replicate's own envelope",
         )
     reader = AvroReader(envelope.message)
     message = decode_value(reader, parse_schema(envelope.schema), "the metadata message")

@@ -105,7 +105,7 @@ class MergeOnRead:
         raise StorageError(
             f"other writers changed the table during each of {_ATTEMPTS} attempts to commit a merge",
             where=str(snapshot.table),
-            advice="Run other writers of the table at other times; the pipeline repeats the merge",
+            advice="Run the other writers of the table at other times; the pipeline repeats the merge",
         )
 
     def _may_merge(self, snapshot: LogSnapshot, plan: MergePlan) -> bool:
@@ -182,7 +182,7 @@ class MergeOnRead:
 def log_enabled(path: Place) -> None:
     """Write to the program's log that a table gets deletion vectors, which not every reader supports."""
     _LOGGER.warning(
-        "the Delta table %s gets deletion vectors (reader version 3): readers must support deletion vectors;"
+        "enabling deletion vectors for the Delta table %s (reader version 3): readers must support deletion vectors;"
         ' set merge_strategy = "rewrite" for tables that must not have deletion vectors',
         path,
     )

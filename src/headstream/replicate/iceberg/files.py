@@ -64,7 +64,7 @@ class WantedFiles(NamedTuple):
 def _locate_data(log: LogSnapshot, file: DataFile) -> str:
     path = unquote(file.path)
     if "://" in path or path.startswith("/"):
-        raise SchemaError("a file of another table (a shallow clone) cannot be a file of an Iceberg table", where=path)
+        raise SchemaError("files of another table (in a shallow clone) cannot be used in an Iceberg table", where=path)
     return locate(log.table, path)
 
 

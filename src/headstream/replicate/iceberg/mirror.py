@@ -107,7 +107,7 @@ class TableMirror:
                     return log.version
                 except CommitFailedException as error:
                     _LOGGER.info("%s: retrying the commit: %s", self._shown, error)
-        raise StorageError(f"other writers committed first {_ATTEMPTS} times", where=self._shown)
+        raise StorageError(f"other writers changed the table during each of {_ATTEMPTS} attempts to commit", where=self._shown)
 
     def check(self) -> Difference:
         """Compare the Iceberg table with the newest Delta version, by file names and statistics."""
@@ -132,7 +132,7 @@ class TableMirror:
             try:
                 found = self._load()
             except (OSError, ValueError) as error:
-                _LOGGER.warning("%s: replacing the metadata, which cannot be read: %s", self._shown, error)
+                _LOGGER.warning("%s: the metadata cannot be read and is replaced: %s", self._shown, error)
             else:
                 if found is not None and _DELTA_ID not in found.properties:
                     what = "Headstream did not create this Iceberg table"
@@ -225,7 +225,7 @@ class TableMirror:
         before, after = ([part.source_id for part in spec.fields] for spec in (table.spec(), schema.spec))
         is_same = before == after  # whatever the columns are called now
         if not is_same and table.current_snapshot() is not None:
-            raise ReplicateError("the files are partitioned by other columns", where=self._shown, advice=_ADVICE)
+            raise ReplicateError("the existing files are partitioned by other columns", where=self._shown, advice=_ADVICE)
         live, live_deletes = data.live, deletes.live
         more = [describe_data(log, schema, at, file) for at, file in wanted.data.items() if at not in live]
         lacking = {at: file for at, file in wanted.deletes.items() if at not in live_deletes}

@@ -106,7 +106,7 @@ class BetweenBatches:
                 )
             except HeadstreamError as error:
                 worked = True
-                _LOGGER.warning("maintenance of table %s.%s failed and is repeated when due: %s", *table, error)
+                _LOGGER.warning("maintenance of table %s.%s failed and runs again when it is next due: %s", *table, error)
         return worked
 
     def _may_vacuum(self, table: Table, *, wait: bool) -> bool:

@@ -67,7 +67,7 @@ class TopicCopy:
             copied = Mirror(self._log.client, self._client, options).run().copied
         except HeadstreamError as error:
             self.close()
-            raise StorageError(f"{self.description} failed: {error}", advice="The next attempt continues") from error
+            raise StorageError(f"{self.description} failed: {error}", advice="The next attempt continues from there") from error
         self._until = end
         return copied
 
@@ -128,7 +128,7 @@ class Copies:
                 pause_us = _AGAIN_US[type(copy)]
                 self._due_us[number] = self._now_us() + pause_us
                 if not last:
-                    _LOGGER.warning("%s; retried in %g s: %s", copy.description, pause_us / 1e6, error)
+                    _LOGGER.warning("%s; retrying in %g s: %s", copy.description, pause_us / 1e6, error)
         if last and failed:
             raise failed[0]
 

@@ -53,7 +53,7 @@ class ReadState:
         if self.schema_id is not None:
             return f"rows of a full load, logged after messages that wait for schema id {self.schema_id}"
         read = datetime.fromtimestamp(self.read_us / 1e6, UTC)
-        return f"rows of a full load, until all partitions are read up to the load (when parked: up to {read:%Y-%m-%dT%H:%M:%SZ})"
+        return f"rows of a load wait until all partitions are read up to the load (when parked: up to {read:%Y-%m-%dT%H:%M:%SZ})"
 
 
 class LoadWaits:

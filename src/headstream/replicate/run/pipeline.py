@@ -338,7 +338,7 @@ class ReplicatePipeline:
         try:
             self._checkpoint_store.save(attempts=1)
         except HeadstreamError as error:
-            _LOGGER.warning("the end of the run was not saved in the checkpoint; the next run repeats it: %s", error)
+            _LOGGER.warning("the last steps of the run were not saved in the checkpoint; the next run repeats them: %s", error)
 
     def _explain(self, error: BaseException) -> ReplicateError:
         """Translate a Spark failure to an error with advice."""
@@ -362,7 +362,7 @@ class ReplicatePipeline:
         return ReplicateError(
             "Spark's Java process ended",
             where=self._config.source,
-            advice="Java reports the reason above; run again with the same checkpoint to continue where this run ended",
+            advice="Java has printed the reason above; run again with the same checkpoint to continue where this run ended",
         )
 
     def stop(self) -> None:
@@ -376,7 +376,7 @@ class ReplicatePipeline:
             InvalidInputError: the pipeline was already started; it can run only once.
         """
         if self._background is not None:
-            raise InvalidInputError("this pipeline was already started", advice="Create another pipeline with its checkpoint")
+            raise InvalidInputError("the pipeline was already started", advice="Create another pipeline with the same checkpoint")
         self._background = result = futures.Future[Summary]()
 
         def work() -> None:
@@ -403,7 +403,7 @@ class ReplicatePipeline:
             HeadstreamError: the run failed, with the error of run().
         """
         if self._background is None:
-            raise InvalidInputError("this pipeline was not started", advice="Call start() first, or run()")
+            raise InvalidInputError("the pipeline was not started", advice="Call start() first, or use run()")
         ended = futures.wait([self._background], timeout_s).done
         return self._background.result() if ended else None
 

@@ -169,7 +169,7 @@ class Transactions:
             raise ReplicateError(
                 what,
                 where=str(self._config.checkpoint),
-                advice="Search for the event (other topics of the task, replicate parked --dead), or run with "
+                advice="Search for the missing event in other topics of the task and in `replicate parked --dead`, or run with "
                 "--on-incomplete-transaction apply, which applies the events that arrived",
             )
         if self._config.on_incomplete_transaction == "apply":

@@ -66,8 +66,8 @@ class Explainer:
         try:
             if value[:1] == b"\x00" and len(value) >= _REGISTRY_BYTES:
                 raise DecodeError(
-                    f"the message has the framing of a schema registry instead of a Replicate envelope, with schema number "
-                    f"{int.from_bytes(value[1:_REGISTRY_BYTES], 'big')}",
+                    f"the message has the framing of a schema registry (id {int.from_bytes(value[1:_REGISTRY_BYTES], 'big')}) "
+                    "instead of a Replicate envelope",
                     0,
                 )
             envelope = decode_envelope(value)

@@ -268,7 +268,7 @@ class SchemaCatalog:
         if (owner.server, owner.task) != (lineage.server, lineage.task) and not several_tasks:
             raise SchemaError(
                 f"the table {name} is already captured by the task {owner.task!r} of {owner.server!r}, and now also by "
-                f"{lineage.task!r} of {lineage.server!r} too",
+                f"the task {lineage.task!r} of {lineage.server!r}",
                 advice='Set tasks = "all" to apply both, or set a separate target for each task, as in target = "{task}.{table}"',
             )
 

@@ -114,7 +114,7 @@ def check_schema_store(directory: Path, mark: str, place: StorePlace | None = No
             found = None
     if found != mark:
         raise StorageError(
-            f"this executor cannot access the driver's schema store: {'it is missing' if found is None else 'it is another one'}",
+            f"this executor cannot access the driver's schema store: found {'no' if found is None else 'another'} schema store",
             where=f"{directory if place is None else place} on {socket.gethostname()}",
             advice="Set --zone or zone to a URI of an object store, or to a directory shared by the driver and the executors",
         )
@@ -190,7 +190,7 @@ class SchemaStore:
             raise SchemaError(
                 f"schema id {metadata.schema_id} already has a different schema",
                 where=f"{entry.topic} partition {entry.partition} offset {entry.offset}",
-                advice=f"The schema store keeps the first, from {kept.topic} partition {kept.partition} offset {kept.offset}",
+                advice=f"The schema store keeps the schema from {kept.topic} partition {kept.partition} offset {kept.offset}",
             )
         return new
 
@@ -347,7 +347,7 @@ class SchemaStore:
         if len(fitting) != 1:
             known = "no table" if not fitting else "several tables"
             raise SchemaError(
-                f"the message has no schema id, and the namespace {namespace!r} of its schema fits {known} of the schema store"
+                f"the message has no schema id, and the namespace {namespace!r} of its schema matches {known} in the schema store"
             )
         return fitting[0]
 

@@ -57,7 +57,7 @@ def choose_columns(metadata: TableMetadata, settings: TableSettings, earlier: Se
         name, wanted = names[column.name], settings.rename_columns.get(column.name)
         if name.lower().startswith(RESERVED_PREFIX):
             raise SchemaError(
-                f"the column {name!r} begins with {RESERVED_PREFIX}, which is reserved", advice="Rename it with rename_columns"
+                f"the column {name!r} begins with {RESERVED_PREFIX}, which is reserved", advice="Set rename_columns"
             )
         if wanted is not None and name != wanted:
             raise SchemaError(f"the column {column.name!r} cannot be renamed to {wanted!r}: a column of that name exists")

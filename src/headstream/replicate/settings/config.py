@@ -333,7 +333,7 @@ def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
             if found is not None:
                 problems.append(Problem(name, *found))
     if settings.get("checkpoint_from") is not None and not isinstance(settings.get("checkpoint"), StorePlace):
-        problems.append(Problem("checkpoint_from", "checkpoint must be in an object store", "Set checkpoint to it"))
+        problems.append(Problem("checkpoint_from", "checkpoint must be in an object store", "Set checkpoint to a URI"))
     return problems
 
 
@@ -351,7 +351,7 @@ def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
             problems.append(Problem(name, f"Delta tables cannot be in {str(place)!r}", "Use a path without %XX, [ ] ^ | and \\"))
         for other, before in places[:index]:
             if place == before:
-                problems.append(Problem(name, f"{other} and {name} are the same location, {place}", "Set another"))
+                problems.append(Problem(name, f"{other} and {name} are the same location, {place}", "Set another place"))
     stores = [settings.get(name) for name in STORE_PLACES]
     schemes = {store.scheme for store in stores if isinstance(store, StorePlace)} - {"hdfs"}
     if len(schemes) > 1 and "storage" in settings and settings["storage"].endpoint is not None:

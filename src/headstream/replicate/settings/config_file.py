@@ -239,7 +239,7 @@ def _read_document(path: Path) -> tuple[str, dict[str, Any]]:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidOptionError(
-            f"the file is not TOML: {error}", where=str(path), advice="See https://toml.io for how to write it"
+            f"the file is not TOML: {error}", where=str(path), advice="See https://toml.io for the syntax"
         ) from None
     except UnicodeDecodeError as error:
         raise InvalidOptionError(f"the file is not UTF-8: {error}", where=str(path)) from None

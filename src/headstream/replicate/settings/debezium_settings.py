@@ -38,7 +38,7 @@ class DebeziumSettings:
             raise InvalidOptionError("topics and placeholder must not be empty", where="debezium")
         if len(self.sequence) > _MOST_POSITIONS:
             raise InvalidOptionError(
-                "a change sequence must have at most two numbers", where="debezium.sequence", advice='Use for example ["ts_ns"]'
+                "a change sequence must have at most two numbers", where="debezium.sequence", advice='Use, for example, ["ts_ns"]'
             )
 
     def reads(self, topic: str) -> bool:

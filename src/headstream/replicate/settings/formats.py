@@ -121,6 +121,6 @@ def _merge_columns(section: object, name: str) -> dict[str, Any] | None:
     columns: dict[str, Any] = {}
     for part in parts:
         if not isinstance(part, dict) or columns.keys() & part.keys():
-            raise DecodeError(f"{name} of a flat message must be a list of different columns", 0)
+            raise DecodeError(f"{name} of a flat message must be a list of distinct columns", 0)
         columns |= part
     return columns or None

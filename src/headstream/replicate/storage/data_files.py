@@ -116,7 +116,7 @@ def write_data_files(snapshot: LogSnapshot, rows: pa.Table) -> list[DataFile]:
     schema = snapshot.schema
     for field in schema:
         if not field.nullable and (field.name not in rows.column_names or rows[field.name].null_count):
-            raise StorageError(f"the column {field.name} must have values", where=str(snapshot.table))
+            raise StorageError(f"the column {field.name} must not contain nulls", where=str(snapshot.table))
     with Translated(snapshot.table, "the rows cannot be written"):
         written = []
         columns = snapshot.partition_columns

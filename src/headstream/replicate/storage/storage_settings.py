@@ -58,7 +58,7 @@ class StorageSettings:
         if (self.access_key_id is None) != (self.secret_access_key is None):
             lacks = "secret_access_key" if self.secret_access_key is None else "access_key_id"
             raise InvalidOptionError(
-                f"the object store's {lacks} is missing", where="storage", advice="Set both, or neither to use the environment"
+                f"the object store's {lacks} is missing", where="storage", advice="Set both keys, or use the environment"
             )
         if self.session_token is not None and self.access_key_id is None:
             raise InvalidOptionError(

@@ -73,7 +73,7 @@ def check_schema(name: tuple[str, str], last: SeenSchema | None, seen: SeenSchem
     for difference in compare_schemas(last, seen):
         policy = getattr(settings, difference.kind)
         if policy != "evolve":
-            advice = f"Set {difference.kind} to evolve for this table to change the target too"
+            advice = f"To change the target too, set {difference.kind} to evolve for this table"
             raise stop_table(name, f"{difference.what}, but {difference.kind} is {policy}", advice, stops=policy == "fail")
 
 

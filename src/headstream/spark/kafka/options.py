@@ -117,7 +117,7 @@ def _check_known(given: Mapping[str, str], names: tuple[str, ...]) -> None:
     for name in given:
         if name not in known and not name.startswith("kafka."):
             close = difflib.get_close_matches(name, known, n=1)
-            advice = f"Did you mean {known[close[0]]}?" if close else f"Use one of {', '.join(names)}, or Kafka's own as kafka.*"
+            advice = f"Did you mean {known[close[0]]}?" if close else f"Use one of {', '.join(names)}, or a kafka.* option"
             raise InvalidOptionError(f"unknown option {name!r} of the headstream format over Kafka", advice=advice)
 
 

@@ -57,8 +57,8 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
             )
         if not before.is_read:
             _LOGGER.warning(
-                "topic %s is read again after a run that did not read it: if that run read messages of other topics, this "
-                "topic is read from its beginning, and its messages are read twice (checkpoint %s)",
+                "topic %s is read again after a run that did not read this topic: if that run read other topics, this topic "
+                "is read from its beginning, and its messages are read twice (checkpoint %s)",
                 topic,
                 where,
             )

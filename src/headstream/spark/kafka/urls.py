@@ -101,7 +101,7 @@ def _dispatching(method: Callable[..., Any], redirect: Callable[[Any, dict[str, 
             return method(self, path, format, *arguments, **named)
         if arguments or named.get("schema") is not None:
             raise InvalidOptionError(
-                "the headstream format has fixed columns, and needs settings as named options",
+                "the headstream format has fixed columns, and does not accept settings as positional arguments",
                 advice="Omit schema; set mode, trigger and similar settings with their methods",
             )
         for name in ("mode", "outputMode", "queryName"):

@@ -76,7 +76,7 @@ def _check_columns(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> 
     for name in types:
         if name not in _KNOWN | _PASSED_OVER | wanted:
             raise InvalidOptionError(
-                f"the headstream format has no column {name!r}", advice="Add it to the option headerColumns, or omit it"
+                f"the headstream format has no column {name!r}", advice="Add the column to the option headerColumns, or omit it"
             )
 
 

@@ -65,7 +65,7 @@ class ServerSink:
         if found != manifest.identity:
             raise LogError(
                 "the log was deleted and recreated after this write was planned",
-                where=f"{self.where}: log {found}, was {manifest.identity}",
+                where=f"{self.where}: log {found}, previously {manifest.identity}",
                 advice="Restart the query; nothing was written",
             )
         command = CommitEpoch(manifest.writer, manifest.epoch, _receipts(manifest.parts))

@@ -69,7 +69,7 @@ def parse_starting(given: Mapping[str, str], subscription: Subscription) -> Boun
     if option == "startingOffsets":
         if _STRATEGY.lower() in given:
             raise InvalidOptionError(
-                f"{_STRATEGY} needs a time to start from", advice="Set startingTimestamp or startingOffsetsByTimestamp"
+                f"{_STRATEGY} requires a start time", advice="Set startingTimestamp or startingOffsetsByTimestamp"
             )
         return _parse_offsets(option, given.get(option.lower(), "earliest"), subscription)
     return _parse_times(option, given[option.lower()], subscription, or_latest=strategy == "latest")
@@ -85,7 +85,7 @@ def parse_ending(given: Mapping[str, str], subscription: Subscription) -> Bound:
         raise InvalidOptionError("endingOffsets=earliest leaves nothing to read", advice="Use latest, or offsets by partition")
     if isinstance(bound.at, Mapping) and EARLIEST in bound.at.values():
         partition = next(partition for partition, offset in bound.at.items() if offset == EARLIEST)
-        raise InvalidOptionError(f"endingOffsets: -2 leaves nothing to read of {partition}", advice=f"{LATEST} is the latest")
+        raise InvalidOptionError(f"endingOffsets: -2 leaves nothing to read in {partition}", advice=f"Use {LATEST} (latest)")
     return bound
 
 

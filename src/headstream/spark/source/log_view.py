@@ -109,4 +109,4 @@ def topic_not_found(name: object, where: str, known: Iterable[str]) -> TopicNotF
 def advise(names: Iterable[str]) -> str:
     """Return the advice to create a topic or stream, or to use an existing name."""
     known = sorted(names)
-    return f"Create the topic first, or use an existing topic: {', '.join(known[:10])}" if known else "Create it first"
+    return f"Create the topic first, or use an existing topic: {', '.join(known[:10])}" if known else "Create a topic first"

@@ -152,7 +152,7 @@ class HeadstreamReader(DataSourceReader):
             for partition, offset in end.items():
                 if offset < start[partition] and options.ending.at != "latest":
                     raise InvalidOptionError(
-                        f"{options.ending.option} ends {partition} at {offset}, before it begins at {start[partition]}",
+                        f"{options.ending.option} ends {partition} at offset {offset}, before its start, {start[partition]}",
                         advice="Set startingOffsets before endingOffsets",
                     )
             tasks = plan_partitions(options, view, start, end)

@@ -117,7 +117,7 @@ def _decode_logical(value: Any, avro_type: AvroType, subject: str, at: int) -> A
     micros = value * 1000 if "millis" in str(logical) else value
     if str(logical).startswith("time-"):
         if not 0 <= micros < _DAY_US:
-            raise DecodeError(f"{subject} must be a time within a day, not {value}", at)
+            raise DecodeError(f"{subject} must be a time of day, not {value}", at)
         return (_EPOCH + datetime.timedelta(microseconds=micros)).time()
     try:
         return _EPOCH + datetime.timedelta(microseconds=micros)

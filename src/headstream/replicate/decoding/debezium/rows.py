@@ -276,7 +276,7 @@ class _Decoding:
         needed = rules.wants(lineage.schema, lineage.table) and not rules.settings_of(lineage.schema, lineage.table).keys
         if columns is None and needed:
             raise SchemaError(
-                "the record key must be JSON, or Avro with a schema registry", advice="Set key.converter, or keys of the table"
+                "the record key must be JSON, or Avro with a schema registry", advice="Set key.converter, or the table's keys"
             )
         return tuple(columns or ())
 
