@@ -51,7 +51,7 @@ _SECTIONS: Final = (
     ("### `[format]`", MessageFormat),
 )
 _ELSEWHERE: Final = {"local_copy", "rules", "registry", "format", "storage", "merge", "iceberg", "debezium"}
-"""Fields of ReplicateConfig that are sections, or not for people."""
+"""Fields of ReplicateConfig that are sections, or are not for users."""
 _SPARK: Final = """## Spark
 
 These are the options of `format("headstream")`. For their meaning, see [reading](spark.md#options-of-a-read) and
@@ -99,7 +99,7 @@ def _table(settings: type, left_out: set[str] | None = None) -> Iterator[str]:
 
 
 def _describe_fields(settings: type) -> dict[str, str]:
-    """Return what the section Args of a class's docstring says of each field."""
+    """Return the text of each field in the section Args of a class's docstring."""
     arguments = (inspect.getdoc(settings) or "").partition("Args:\n")[2].partition("\n\n")[0]
     found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", arguments, re.MULTILINE)
     return {name: " ".join(text.split()).replace("|", "\\|") for name, text in found}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "extras",
     type=click.Choice(["s3", "azure", "gcs", "postgresql", "mariadb"]),
     multiple=True,
-    help="Also download the jars for s3://, abfss:// (azure), gs:// (gcs), or for reading a database.",
+    help="Also download the jars for s3://, abfss:// (azure) or gs:// (gcs), or the JDBC driver of a database.",
 )
 @output_option
 def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> None:

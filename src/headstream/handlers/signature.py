@@ -55,7 +55,7 @@ class _Header:
             raise HeaderError(
                 f"the header {self.key!r} is {value.kind_name}, but {self.kind.__name__.rstrip('_')} was expected",
                 where=place,
-                advice="Send it with that kind, or write hs.HeaderValue for any kind",
+                advice="Send a header of that kind, or write hs.HeaderValue for any kind",
             )
         return value.value if self.is_plain else value
 
@@ -100,7 +100,7 @@ class Signature:
     def _add(self, parameter: inspect.Parameter, hints: dict[str, Any]) -> None:
         name = parameter.name
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise InvalidInputError("only named parameters can be filled", advice="Omit *, ** and / in the signature")
+            raise InvalidInputError("a handler must have only named parameters", advice="Omit *, ** and / in the signature")
         if name not in hints:
             raise InvalidInputError(
                 "the parameter has no annotation",
@@ -200,7 +200,7 @@ def _serializer_of(kind: Any) -> Serializer[Any]:
     if kind in _SCALARS:
         raise InvalidInputError(
             f"{kind.__name__} is not a payload type or a header kind",
-            advice="Write bytes or a type such as a dataclass for the payload; for a header write its kind, "
+            advice="Write bytes or a type such as a dataclass for the payload; for a header, write its kind, "
             "as in `attempt: hs.uint8` or `attempt: Annotated[int, hs.uint8]`",
         )
     is_typed = dataclasses.is_dataclass(kind) or is_typeddict(kind) or hasattr(kind, "__struct_fields__")

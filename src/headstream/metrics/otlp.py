@@ -166,5 +166,5 @@ def _read_interval_s() -> float:
     except ValueError:
         interval_s = 0.0
     if not 0 < interval_s < float("inf"):
-        raise InvalidOptionError(f"{text!r} is not a number of milliseconds", where=_INTERVAL)
+        raise InvalidOptionError(f"{text!r} is not a positive number of milliseconds", where=_INTERVAL)
     return interval_s

@@ -177,5 +177,5 @@ class KafkaBroker(TemporaryServer):
         end = time.monotonic() + self._start_seconds
         while self.count_partitions(topic) < partitions:
             if time.monotonic() > end:
-                raise NotFoundError(f"the topic {topic!r} did not get its {partitions} partitions", where=self.bootstrap_servers)
+                raise NotFoundError(f"{topic!r} did not get {partitions} partitions in time", where=self.bootstrap_servers)
             time.sleep(_CHECK_SECONDS)

@@ -121,7 +121,7 @@ class TemporaryServer:
     def _home(self) -> Path:
         """Return the program's directory; ClosedError if the program was not started."""
         if self._directory is None:
-            raise ClosedError(f"the {self._title} is not running", advice="Call start(), or use it in a `with`")
+            raise ClosedError(f"the {self._title} is not running", advice="Call start(), or use a `with` statement")
         return self._directory
 
     def _prepare(self, directory: Path) -> None:

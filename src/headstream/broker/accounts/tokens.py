@@ -59,8 +59,8 @@ class Tokens:
             if len(known) >= self._most:
                 raise refusal(
                     Status.PERSONAL_ACCESS_TOKENS_LIMIT_REACHED,
-                    f"a user has {self._most} tokens, which is the limit",
-                    advice="Delete one first",
+                    f"the limit of {self._most} tokens per user is reached",
+                    advice="Delete a token first",
                 )
             if any(each.name == name for each in known):
                 raise refusal(
@@ -87,7 +87,7 @@ class Tokens:
             raise refusal(Status.RESOURCE_NOT_FOUND, "the token does not exist", advice="Create a token, or use another token")
         if record.expires_us is not None and record.expires_us <= self._clock_us():
             raise refusal(
-                Status.PERSONAL_ACCESS_TOKEN_EXPIRED, f"the token {record.name!r} has expired", advice="Create another one"
+                Status.PERSONAL_ACCESS_TOKEN_EXPIRED, f"the token {record.name!r} has expired", advice="Create another token"
             )
         return record.user_id
 

@@ -105,7 +105,7 @@ def create_group(server: Dispatcher, session: Session, command: CreateGroup) -> 
             raise refusal(status, f"the consumer group {command.id} already exists", where=str(target.topic.name))
         if len(target.topic.groups) >= server.settings.most_consumers:
             raise ConsumersLimitError(
-                f"the topic already has {server.settings.most_consumers} consumer groups, which is the limit for one topic",
+                f"the limit of {server.settings.most_consumers} consumer groups per topic is reached",
                 where=str(target.topic.name),
                 advice="Delete groups that are not needed, or raise headstream.max_consumers_per_user",
             )

@@ -82,7 +82,7 @@ def _choose(server: Dispatcher, target: FoundTopic, command: SendMessages) -> in
 def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polled:
     """Return stored messages of a partition; for a group member without partitions, an empty result for partition 0."""
     if not command.count:
-        raise refusal(Status.INVALID_MESSAGES_COUNT, "a poll requests at least one message")
+        raise refusal(Status.INVALID_MESSAGES_COUNT, "a poll must request at least one message")
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).poll(target.stream.id, target.topic.id)
     check_readable(session, target.topic)

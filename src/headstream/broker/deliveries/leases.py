@@ -346,7 +346,7 @@ def _check(request: LeaseRequest) -> None:
         raise InvalidOptionError(f"cannot lease {request.count} messages", advice=f"Lease 1 to {MAX_LEASE_COUNT} per call")
     if request.order is RetryOrder.PARTITION:
         raise InvalidOptionError(
-            "workers that share messages do not receive them in the order of their partition",
+            "workers that share the messages of a partition do not receive these messages in order",
             advice='Use order="key" or order="skip"',
         )
     if request.deferred and len(request.partitions) != 1:

@@ -74,7 +74,7 @@ class Groups:
         live = self._registry.group(self._backing.topic(topic), group)
         with self._changing(live):
             if live.is_held:
-                raise self._in_use(topic, group, "connections of existing clients, which divide it in another way")
+                raise self._in_use(topic, group, "connections of Iggy clients, which divide the partitions differently")
             if not live.use_mode(is_shared=is_shared):
                 other = "ordered" if is_shared else "shared"
                 raise self._in_use(topic, group, f"members in this process, with mode {other!r}")
@@ -340,9 +340,9 @@ class Groups:
 
 def _lost(topic: TopicName, group: str, partitions: Iterable[int]) -> RebalancedError:
     return RebalancedError(
-        f"nothing is committed in partition {', '.join(map(str, partitions))}: another member of group {group!r} owns it now",
+        f"nothing is committed in partition {', '.join(map(str, partitions))}, which another member of group {group!r} owns now",
         where=str(topic),
-        advice="Its uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
+        advice="Uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
     )
 
 

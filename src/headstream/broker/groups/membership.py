@@ -141,7 +141,7 @@ class GroupMembers:
         if state is None:
             raise RebalancedError(
                 f"member {member} timed out and left the group; its partitions were assigned to other members",
-                advice="Its uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
+                advice="Uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
             )
         return state
 

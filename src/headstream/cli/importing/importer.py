@@ -172,7 +172,7 @@ class Importer:
                 "the part of the file that was already imported has changed", where=str(self._file), advice=again
             )
         if progress.log is not None and self._log.identity != progress.log:
-            raise InvalidInputError("the import of this file was begun into another log", where=str(self._file), advice=again)
+            raise InvalidInputError("an import of this file into another log has begun", where=str(self._file), advice=again)
 
     def _find_sent(self, chunk: list[Line]) -> None:
         """Find the last line of the chunk in flight that is stored in each partition.
@@ -290,7 +290,7 @@ class Importer:
             raise InvalidInputError(
                 f"line {stop[0].number} is bad: {stop[1]}",
                 where=str(self._file),
-                advice="Correct the line and repeat the command, which continues there; or set --bad-lines FILE",
+                advice="Correct the line, or set --bad-lines FILE; then repeat the command, which continues at this line",
             )
 
     def _send_line(self, line: Line) -> HeadstreamError | None:

@@ -176,7 +176,7 @@ def _walk_one_of(reader: FieldReader, *walks: Walk) -> None:
             continue
         break
     if best is not None:
-        reader.notes.append(f"its messages are {_NAMES[best[1]]}")
+        reader.notes.append(f"the frame contains {_NAMES[best[1]]}")
         best[1](reader)
 
 
@@ -257,7 +257,7 @@ def _walk_block(reader: FieldReader, end: int, *, key_kinds: bool) -> None:
 
 
 _NAMES: Final[dict[Walk, str]] = {
-    walk_stored: "Iggy's, with state and checksum",
-    walk_later_56: "of Iggy's later generation, with a header of 56 bytes",
-    walk_later_64: "of Iggy's later generation, with a header of 64 bytes",
+    walk_stored: "Iggy messages with state and checksum",
+    walk_later_56: "messages of a newer Iggy version, with a header of 56 bytes",
+    walk_later_64: "messages of a newer Iggy version, with a header of 64 bytes",
 }

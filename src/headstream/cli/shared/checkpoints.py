@@ -41,7 +41,7 @@ def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True
         is_given = is_required or checkpoint is not None or config_file is not None
         return function(*arguments, checkpoint=_find_checkpoint(checkpoint, config_file) if is_given else None, **options)
 
-    config = config_option("The pipeline's TOML file, with the checkpoint and, for an object store, [storage].")
+    config = config_option("The pipeline's TOML file, which sets the checkpoint and, for an object store, [storage].")
     checkpoint_option = click.option(
         "--checkpoint",
         type=StorablePlace(exists=True),

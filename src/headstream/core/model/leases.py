@@ -137,6 +137,6 @@ def check_lease_us(lease_us: int) -> int:
     """Return the duration of a lease; InvalidOptionError if the duration is out of range."""
     if not MIN_LEASE_US <= lease_us <= MAX_LEASE_US:
         raise InvalidOptionError(
-            f"the lease is {lease_us / 1e6:g} s", advice=f"Use {MIN_LEASE_US / 1e3:g} ms to {MAX_LEASE_US / 3_600_000_000:g} h"
+            f"invalid lease: {lease_us / 1e6:g} s", advice=f"Use {MIN_LEASE_US / 1e3:g} ms to {MAX_LEASE_US / 3_600_000_000:g} h"
         )
     return lease_us

@@ -68,8 +68,8 @@ def split_header_names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if len(names) > _MAX_SUMMARY_HEADERS or len(set(names)) < len(names):
         raise InvalidOptionError(
-            f"summary_headers has {len(names)} names, of which {len(set(names))} are different",
-            advice=f"Specify at most {_MAX_SUMMARY_HEADERS} different names",
+            f"summary_headers has {len(names)} names, of which {len(set(names))} are distinct",
+            advice=f"Specify at most {_MAX_SUMMARY_HEADERS} distinct names",
         )
     for name in names:
         if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= _MAX_HEADER_NAME_BYTES or not name.isprintable():
@@ -150,7 +150,7 @@ def check_dead_letter_options(name: str, options: TopicOptions) -> None:
     if options.inspects_messages:
         what = "compacts" if options.compaction_delay_us is not None else "deduplicates"
         raise InvalidOptionError(
-            f"the dead-letter topic {name!r} {what}, which would drop dead letters",
+            f"the dead-letter topic {name!r} {what} messages, and would drop dead letters",
             advice="Use another topic, or disable the option",
         )
 
@@ -309,7 +309,7 @@ def check_added_partitions(topic: object, have: int, count: int) -> None:
     """Check a number of partitions to add; InvalidOptionError if it is 0, or if the topic would have too many partitions."""
     most = MAX_PARTITIONS - have
     if not 1 <= count <= most:
-        raise InvalidOptionError(f"cannot add {count} partitions to {have}", where=str(topic), advice=f"Add between 1 and {most}")
+        raise InvalidOptionError(f"cannot add {count} to {have} partitions", where=str(topic), advice=f"Add between 1 and {most}")
 
 
 def check_deleted_partitions(topic: object, have: int, count: int, *, least: int = 1) -> None:

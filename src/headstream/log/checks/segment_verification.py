@@ -39,7 +39,7 @@ from headstream.log.system.findings import FindingKind, LogFinding
 # A segment's end, checked: its index against its seal, and the seal against the next segment.
 
 REBUILD: Final = "Run headstream verify --repair, which rebuilds the index if the messages prove every entry"
-MERGED: Final = "the next segment has been merged into this segment, but is not removed yet"
+MERGED: Final = "the next segment has been merged into this segment, but has not been removed yet"
 _RESTORE_SEGMENTS: Final = "Restore the missing segments' files from a copy; all other messages are readable"
 _RESTORE_NEWEST: Final = (
     "Restore the files from a copy; otherwise headstream verify --repair creates a segment after all committed offsets"

@@ -63,7 +63,7 @@ class Verification:
             self._marker_error = error
         if self._marker is None and self._marker_error is None:
             raise NotALogError(
-                "there is no log", where=root, advice="Specify the directory that holds headstream.json, or its file:// URL"
+                "there is no log", where=root, advice="Specify the directory that contains headstream.json, or its URL"
             )
 
     def run(self, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[LogFinding]:
@@ -220,7 +220,7 @@ class Verification:
                         FindingKind.DIRECTORY_UNKNOWN,
                         path,
                         "a topic's directory that is not in the catalog: left by an interrupted deletion or creation",
-                        "Remove it when no longer needed",
+                        "Remove the directory when it is no longer needed",
                         is_damage=False,
                     )
 

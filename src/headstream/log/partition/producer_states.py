@@ -185,8 +185,8 @@ class ProducerStates:
             oldest = self._oldest()
             if oldest.timestamp_us > now_us - PROTECTED_US:
                 raise ProducersLimitError(
-                    f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes, "
-                    "which is the limit",
+                    f"the limit of {MAX_PRODUCERS} producers that send to this partition within "
+                    f"{PROTECTED_US // 60_000_000} minutes is reached",
                     where=self._directory,
                     advice="Use one producer for many messages, and close finished producers",
                 )

@@ -31,7 +31,7 @@ def check_sent_bytes(sent: BytesLike, where: str) -> int:
         raise LimitError(
             f"the batch has {size_bytes} bytes",
             where=where,
-            advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: send smaller batches, or store big payloads elsewhere",
+            advice=f"A batch can have at most {MAX_BATCH_BYTES} bytes: send smaller batches, or store big payloads elsewhere",
         )
     if size_bytes == 0:
         raise InvalidInputError("the batch contains no message", where=where, advice="Send at least one message")

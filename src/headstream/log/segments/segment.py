@@ -271,7 +271,7 @@ class Segment:
             number = self._next_number(index, offset)
             if number == index.count or index.entry(number).first_offset > offset:
                 raise OffsetOutOfRangeError(
-                    f"the message at offset {offset} no longer exists: the message was removed after deletion or compaction",
+                    f"the message at offset {offset} no longer exists: the message was removed by deletion or compaction",
                     where=self._directory,
                     advice="Use existing offsets",
                 )

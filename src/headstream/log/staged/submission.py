@@ -128,7 +128,7 @@ def commit_to(
                 raise StorageError(
                     f"the commit was not appended in time: {locked.what}",
                     where=path,
-                    advice="Do not send the commit again: it is stored, and that process or the next writer appends it once",
+                    advice="Do not send the commit again: the current or next writing process appends the stored commit once",
                 )
             if _withdraw(log, path):
                 raise _refusal(locked, timeout_s)
@@ -143,7 +143,7 @@ def _check_not_skipped(log: Log, record: CommitRecord | None, epoch: int) -> Non
     if record is not None and record.epoch > epoch:
         remove_staged(log.root, log.files, record.writer, epoch)
         raise InvalidInputError(
-            f"epoch {epoch} of writer {record.writer!r} precedes the committed epoch {record.epoch}, so it is not appended",
+            f"epoch {epoch} of writer {record.writer!r} precedes the committed epoch {record.epoch}, and is not appended",
             where=log.root,
             advice="Use ascending epochs per writer, and another writer for another job",
         )

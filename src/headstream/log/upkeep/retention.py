@@ -106,7 +106,7 @@ class Retention:
         if now_us >= self._warn_at_us.get(directory, 0):
             self._warn_at_us[directory] = now_us + _WARNING_US
             _LOGGER.warning(
-                "retention keeps %s partition %d from offset %d: in the group %s message %d failed permanently, but no "
+                "retention keeps %s, partition %d, from offset %d: in the group %s, message %d failed permanently, but no "
                 "dead-letter copy was confirmed. Run a consumer of the group with dead_letter, or seek the group past the "
                 "message",
                 *(topic.name, number, segment.base_offset, given_up[offset], offset),

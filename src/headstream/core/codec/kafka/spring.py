@@ -53,7 +53,7 @@ def encode_spring(pairs: list[Pair]) -> list[KafkaHeader]:
     seen: set[str] = set()
     for key, value in pairs:
         if key in seen:
-            raise HeaderError(f"the header {key!r} is repeated, which spring cannot hold", advice="Send the header once")
+            raise HeaderError(f"the header {key!r} is repeated, which spring cannot represent", advice="Send the header once")
         seen.add(key)
         if key == SPRING_TYPES:
             continue

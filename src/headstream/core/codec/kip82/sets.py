@@ -88,7 +88,7 @@ def wrap(messages: list[Kip82Message], compression: int = 1, layout: TypedHeader
     if compression != 1:
         raise InvalidInputError(f"compression {compression} cannot be written", advice="Use 1 (gzip)")
     if not messages or len({message.magic for message in messages}) != 1 or any(message.compression for message in messages):
-        raise InvalidInputError("a compressed message set must contain one or more uncompressed messages of one magic")
+        raise InvalidInputError("a compressed message set must contain one or more uncompressed messages with the same magic")
     magic, first, last = messages[0].magic, messages[0], messages[-1]
     inner = messages if magic == 0 else [replace(message, offset=message.offset - first.offset) for message in messages]
     value = gzip.compress(encode_set(inner, layout), mtime=0)
