@@ -25,26 +25,27 @@ __all__ = ["make_page"]
 
 _HEAD: Final = """# Settings
 
-For operators and data engineers. After this page you know the name, default and meaning of every setting of the server, of a
-Replicate pipeline and of Spark's source and sink. The page is generated from the code.
+For operators and data engineers: name, default and meaning of every setting of the server, of a Replicate pipeline, and of
+Spark's source and sink. The page is generated from the code.
 """
 _SERVER: Final = """## The server
 
-[The server](server.md#settings) describes how to set these keys, and their effects. A key with a reason in the last column is
-accepted but has no effect; a key with *only* accepts no other value.
+[The server](server.md#settings) describes the meaning of these keys and how to set them. A key with a reason in the last column
+is accepted but has no effect; a key with *only* accepts no other value.
 
 | key | default | variable | |
 |---|---|---|---|"""
 _PIPELINE: Final = """## A Replicate pipeline
 
-The file of `headstream replicate run --config` begins with these settings ([example](../examples/replicate.toml)). Most are also
-options of the command, with `-` for `_`. In Python they are fields of `ReplicateConfig`; names of durations end in `_us`.
+These settings are at the top of the file that `headstream replicate run --config` reads
+([an example](../examples/replicate.toml)). Most settings are also options of the command, with `-` in place of `_`.
+In Python, the settings are fields of `ReplicateConfig`; the names of durations end in `_us`.
 """
 _SECTIONS: Final = (
     ('### `[defaults]` and `[table."PATTERN"]`', TableSettings),
-    ("### `[merge]`, also with `strategy`, the `merge_strategy` of all tables", MergeSettings),
+    ("### `[merge]`, also with `strategy`: the `merge_strategy` of all tables", MergeSettings),
     ("### `[debezium]`", DebeziumSettings),
-    ("### `[iceberg]`: [Iceberg tables that share the Delta tables' files](iceberg.md)", IcebergSettings),
+    ("### `[iceberg]`: [Iceberg tables from Delta tables](iceberg.md)", IcebergSettings),
     ("### `[registry]`", RegistrySettings),
     ("### `[storage]`", StorageSettings),
     ("### `[format]`", MessageFormat),
@@ -53,7 +54,8 @@ _ELSEWHERE: Final = {"local_copy", "rules", "registry", "format", "storage", "me
 """Fields of ReplicateConfig that are sections, or are not for users."""
 _SPARK: Final = """## Spark
 
-Options of `format("headstream")`; see [reading](spark.md#options-of-a-read) and [writing](spark.md#writing) for their meaning.
+These are the options of `format("headstream")`. For their meaning, see [reading](spark.md#options-of-a-read) and
+[writing](spark.md#writing).
 
 | | options |
 |---|---|"""

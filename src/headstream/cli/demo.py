@@ -209,7 +209,7 @@ def _read_iceberg(iceberg: IcebergSettings, tables: Path, schema: str, table: st
 def _compare(
     console: Console, spark: SparkSession, source: SourceDatabase, tables: Path, iceberg: IcebergSettings | None
 ) -> bool:
-    """Print each table beside its final state in the source; return whether all tables are equal."""
+    """Print each table next to its final state in the source; return whether all tables are equal."""
     from headstream.replicate.tables.tables import table_path
 
     shown = Table("table", "rows", "in source", "digest", "in source", "equal", *(["Iceberg"] if iceberg else []))

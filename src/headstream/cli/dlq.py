@@ -43,7 +43,7 @@ _RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)/s")
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTopic:
-    """The dead letters of a topic; `states` are their states in the pipeline, None if the topic does not belong to a pipeline."""
+    """The dead letters of a topic; `states` are the dead letters' states in a pipeline, None if the topic is not a pipeline's."""
 
     log: Client
     topic: str

@@ -89,7 +89,7 @@ def show(topic: str, name: str, url: str, output: str) -> None:
     with open_log(url) as log:
         found = log.group(topic, name)
         deliveries = None
-        with suppress(UnsupportedError):  # Kafka remembers no single messages
+        with suppress(UnsupportedError):  # Kafka does not store the state of single messages
             deliveries = describe_deliveries(log.group_deliveries(topic, name), output)
     members = {**_summary(found)}
     if output != "table":
@@ -180,7 +180,7 @@ def lag(topic: str, name: str, url: str, output: str) -> None:
     with open_log(url) as log:
         found = log.group(topic, name)
     rows = _partitions(found)
-    if output == "table":  # JSON has one object a partition; `group show` has the sum
+    if output == "table":  # JSON has one object per partition; `group show` has the sum
         rows = [*rows, dict.fromkeys(_COLUMNS, "") | {"partition": "total", "lag": found.lag}]
     print_objects(rows, _COLUMNS, output)
 

@@ -324,7 +324,7 @@ def _encode_text(text: str | None) -> bytes | None:
 
 
 def _choose_partition(topic: Topic, producer: Producer, key: bytes | None, partition: int | None) -> int:
-    """Return a message's partition; by default the partition with the fewest messages, since one message cannot alternate."""
+    """Return a message's partition; by default the partition with the fewest messages, because single sends cannot alternate."""
     if partition is not None:
         return partition
     if key is not None:

@@ -60,7 +60,7 @@ def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> Non
       headstream server --data /var/lib/shop --tcp 127.0.0.1:0 --http 127.0.0.1:0
       IGGY_ROOT_USERNAME=admin IGGY_ROOT_PASSWORD=… headstream server --tcp 0.0.0.0:8090 --http 0.0.0.0:3000
     """
-    gc.disable()  # until it runs: imports create no garbage, and collecting takes a tenth of the start
+    gc.disable()  # until the server runs: imports create no garbage, and the collection takes a tenth of the start
     from headstream.server.config.config import load_config
 
     names = {

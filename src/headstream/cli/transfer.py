@@ -187,7 +187,7 @@ def _with_count(messages: Iterator[ReceivedMessage], places: Iterable[Partition]
     task = progress.add_task("exporting", total=total)
     for message in messages:
         number, next_offset = message.partition, message.offset + 1
-        progress.advance(task, next_offset - begins[number])  # skipped messages count too
+        progress.advance(task, next_offset - begins[number])  # skipped messages are counted too
         begins[number] = next_offset
         yield message
 

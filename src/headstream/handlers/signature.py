@@ -152,7 +152,7 @@ class Signature:
         return arguments
 
     def make_encoder(self, encode: Any) -> Any:
-        """Return the encoder of results: the user's, or by the result's type; InvalidInputError if the type cannot be encoded."""
+        """Return the user's encoder of results, or the encoder of the result's type; InvalidInputError for other types."""
         if encode is not None:
             return encode
         if self._result in (inspect.Signature.empty, type(None)):
@@ -162,7 +162,7 @@ class Signature:
                 advice="Annotate the result, as in `-> Invoice`, or omit produce=",
             )
         if isinstance(self._result, type) and issubclass(self._result, Message):
-            return _serializer_of(bytes)  # which Member._send() does not call
+            return _serializer_of(bytes)  # Member._send() does not call this serializer
         with _placing(f"result of {self.where}"):
             return _serializer_of(self._result)
 
@@ -195,7 +195,7 @@ def _serializer_of(kind: Any) -> Serializer[Any]:
         return Serializer("bytes", lambda value: value, bytes)
     if kind in (Any, dict, list, dict[str, Any], list[Any]):
         return json()
-    if hasattr(kind, "__pydantic_validator__"):  # its models, and its dataclasses
+    if hasattr(kind, "__pydantic_validator__"):  # pydantic's models and dataclasses
         return pydantic(kind)
     if kind in _SCALARS:
         raise InvalidInputError(

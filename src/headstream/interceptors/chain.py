@@ -51,7 +51,7 @@ class _Step:
 
 
 class Chain:
-    """The interceptors of one client in sending order. Thread-safe if each is; InvalidOptionError if one is invalid."""
+    """The interceptors of one client in sending order; InvalidOptionError if one is invalid. Thread-safe if all are."""
 
     def __init__(self, interceptors: Iterable[object]) -> None:
         steps: dict[str, list[_Step]] = {hook: [] for hook in HOOKS}

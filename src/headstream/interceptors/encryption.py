@@ -80,7 +80,7 @@ class Encryption(Interceptor):
             required: As for Encryption.
 
         Raises:
-            InvalidOptionError: the file cannot be read or has another form.
+            InvalidOptionError: the file cannot be read, or its content is invalid.
         """
         try:
             found = json.loads(Path(key_file).read_text(encoding="utf-8"))
@@ -88,7 +88,7 @@ class Encryption(Interceptor):
             current, authenticate = found["current"], found.get("authenticate", [])
         except (OSError, ValueError, KeyError, AttributeError, TypeError, binascii.Error) as error:
             raise InvalidOptionError(
-                f"cannot load the key file: {type(error).__name__}",  # never the text: it can have key bytes
+                f"cannot load the key file: {type(error).__name__}",  # never the file's text, which can contain key bytes
                 where=str(key_file),
                 advice='Write {"current": "a", "keys": {"a": "<32 bytes in base64>"}}',
             ) from None

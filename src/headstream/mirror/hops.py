@@ -16,7 +16,7 @@ from headstream.core.model.reserved import MIRROR_HEADER
 from headstream.errors import InvalidOptionError
 
 _MAX_BYTES: Final = 255
-"""A header value of a topic with limits `iggy`. The oldest logs are dropped from a longer one: a ring of mirrors has fewer."""
+"""Maximum size of a header value in a topic with limits `iggy`. The oldest logs are dropped from a longer value."""
 
 
 class Hop(NamedTuple):

@@ -81,7 +81,7 @@ class Tokens:
             accounts.delete_token(self._catalog, user_id, name)
 
     def verify(self, token: str) -> int:
-        """Return the user id of a token; NotFoundError (20) if unknown, AuthenticationError (54) if expired."""
+        """Return the user id of a token; NotFoundError (20) if it is unknown, AuthenticationError (54) if it has expired."""
         record = accounts.find_token(self._catalog, _hash(token))
         if record is None:
             raise refusal(Status.RESOURCE_NOT_FOUND, "the token does not exist", advice="Create a token, or use another token")

@@ -1,8 +1,8 @@
 """Consumer groups: Iggy groups, which connections join, and Headstream groups, whose members keep their partitions.
 
 The stored offsets of a group belong to the group's name, so that embedded and remote consumers continue from the same offsets. A
-group cannot have connections (Iggy) and members (Headstream) at the same time (GROUP_IN_USE), because they assign partitions
-differently.
+group cannot have connections (Iggy) and members (Headstream) at the same time (GROUP_IN_USE), because the two kinds of groups
+assign partitions differently.
 
 Headstream's commands identify a group by name; a number is the id of a group that an Iggy client has created.
 """

@@ -61,7 +61,7 @@ class Groups:
         """Add a new member to a group; report() returns its assignment.
 
         Args:
-            session_timeout_ms: Maximum time without a report, and for holding a revoked partition, if there are other members.
+            session_timeout_ms: Maximum time between reports, and for holding a revoked partition, if there are other members.
             is_shared: Whether the group's members lease messages; such members own no partitions and never time out.
 
         Raises:
@@ -126,7 +126,7 @@ class Groups:
         is_resting: bool = False,
         user_id: int = NO_USER,
     ) -> int:
-        """Commit a group's offsets for a member; return the group's generation. If it differs, the member must report.
+        """Commit a group's offsets for a member; return the group's generation. If it has changed, the member must report.
 
         Args:
             offsets: Partition -> offset of the next message.

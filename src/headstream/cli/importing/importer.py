@@ -45,7 +45,7 @@ class TopicNeeds:
     is_wide: bool = False
 
     def count_partitions(self, first: int) -> int:
-        """Return the number of partitions that the topic needs, at least 1; `first` is the number of its first partition."""
+        """Return the number of partitions that the topic needs, at least 1; its first partition has the number `first`."""
         return 1 if self.highest is None else max(self.highest - first + 1, 1)
 
 
@@ -75,7 +75,7 @@ def _fits(message: Message, *, wide: bool) -> bool:
 
 _CHUNK_LINES: Final = 5000
 _CHUNK_BYTES: Final = 4 << 20
-"""Size of a chunk of lines. A chunk is searched again after an interruption, and is held in memory as values."""
+"""Size of a chunk of lines, which is held in memory; after an interruption, the log is searched for its messages."""
 _LINGER_MS: Final = 1000
 """Batches are sent when they are full, or at the end of a chunk."""
 _READ_COUNT: Final = 1000

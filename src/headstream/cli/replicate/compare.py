@@ -227,7 +227,7 @@ def _changes(columns: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _notes(row: Mapping[str, Any]) -> list[str]:
-    """Return the remarks that are printed beside a table's counts."""
+    """Return the remarks that are printed next to a table's counts."""
     notes = [] if row["error"] is None else [f"the table could not be compared: {row['error']}"]
     if not row["is_complete"]:
         notes.append("more rows differ; the first rows by key are shown (--limit)")

@@ -66,7 +66,7 @@ def check(config_file: Path, pattern: str, repair: bool, output: str) -> None:
             continue
         try:
             mirror = opener.open(name)
-        except Exception as error:  # of any kind: a catalog's implementation is not ours
+        except Exception as error:  # any exception: catalogs are implemented by third parties
             raise ReplicateError(f"the Iceberg catalog cannot be opened: {error}", where=config.iceberg.catalog_name) from error
         rows.append({"table": ".".join(name), "name": ".".join(identifier), **_check(mirror, repair=repair)})
     print_objects(rows, _COLUMNS, output)

@@ -240,7 +240,7 @@ def _open_ledger(checkpoint: Path) -> Iterator[Ledger]:
 
 
 def _open_named_store(zone: Place, copy: Path) -> SchemaStore:
-    """Return the schema store at a place; if it is in an object store, it is copied to the directory."""
+    """Return the schema store at a place; a schema store in an object store is copied to the directory `copy`."""
     from headstream.replicate.schemas.schema_store import SchemaStore
 
     return SchemaStore(zone) if isinstance(zone, Path) else SchemaStore(copy, place=zone)

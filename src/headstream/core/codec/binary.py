@@ -55,7 +55,7 @@ def decode_headers(data: BytesLike, at: int = 0) -> Headers:
 
 
 def encode_sent(messages: Iterable[Message]) -> bytes:
-    """Encode messages in the sent format; HeaderError if a first header would be decoded as a key or null payload."""
+    """Encode messages in the sent format; HeaderError if a message's first header would be decoded as a key or null payload."""
     parts: list[bytes] = []
     for message in messages:
         parts.append(message.id.to_bytes(16, "little"))

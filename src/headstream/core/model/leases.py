@@ -21,7 +21,7 @@ from headstream.core.model.pauses import PauseRule
 from headstream.errors import InvalidOptionError
 
 DEFAULT_LEASE_US: Final = 30_000_000
-"""The default lease of Kafka's share groups, which is longer than most messages take."""
+"""The default lease duration of Kafka's share groups; processing a message usually takes less time."""
 
 MIN_LEASE_US: Final = 10_000
 """Minimum duration of a lease; a shorter lease would end before the messages arrive."""
@@ -52,7 +52,7 @@ class LeaseChange(NamedTuple):
 
     Args:
         until_offset: One past the last message; a FAILED or POISONED step concerns exactly one message.
-        delay_us: Microseconds. For FAILED: how long the message waits. For EXTENDED: how long the lease lasts from now.
+        delay_us: Microseconds. For FAILED: how long the message waits. For EXTENDED: the new remaining duration of the lease.
     """
 
     step: LeaseStep

@@ -36,7 +36,7 @@ from headstream.log.system.files import Files
 from headstream.log.system.findings import QUARANTINE_MARK, FindingKind, LogFinding
 
 _UNREADABLE: Final = (CorruptLogError, InvalidInputError, ValueError, KeyError)
-"""Raised by a catalog that is sound for SQLite but has invalid names or numbers."""
+"""Errors that reading a catalog raises if SQLite finds no fault but names or numbers are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class Verification:
         return LogFinding(FindingKind.OFFSETS, path, what, advice, topic, is_damage=not is_empty)
 
     def _check_committed(self, topic: TopicRecord, number: int, consumer: OffsetOwner, committed: int) -> Iterator[LogFinding]:
-        """Yield committed offsets beyond the partition's end, which show that messages are lost that the consumer has read."""
+        """Yield committed offsets beyond the partition's end, which show that messages that the consumer has read are lost."""
         directory = f"{self._topic_directory(topic)}/{number}"
         with suppress(CorruptLogError, StorageError, PartitionNotFoundError):
             with PartitionFollower(directory, self._files) as follower:

@@ -1,4 +1,4 @@
-"""The maximum size of one column and of the header blocks of one batch, whose offsets are int32."""
+"""Limits the sizes of columns and of the header blocks of a batch, because their offsets are int32."""
 
 from __future__ import annotations
 

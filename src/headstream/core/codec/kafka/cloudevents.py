@@ -1,4 +1,4 @@
-"""Headers in the binary mode of the Kafka binding of CloudEvents 1.0: strings named `ce_` and a name of a-z and 0-9.
+"""Headers in the binary mode of the Kafka binding of CloudEvents 1.0: strings with the name `ce_` followed by a-z and 0-9.
 
     message's header                    Kafka's header
     type, or ce_type                    ce_type; likewise every name of a-z and 0-9

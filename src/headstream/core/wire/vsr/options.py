@@ -155,7 +155,7 @@ def _read_option(key: str, kind: int, value: bytes, known: Mapping[str, Option])
     if option is None:
         raise refusal(Status.UNSUPPORTED_OPTION, f"there is no option {key!r:.60}", advice=f"Use one of {', '.join(known)}")
     try:
-        HeaderValue(kind, value)  # has the width of its kind, and a text is UTF-8
+        HeaderValue(kind, value)  # checks the width of the kind's values, and that a string is UTF-8
         return option.read(kind, value)
     except (HeaderError, InvalidInputError) as error:
         raise refusal(Status.INVALID_OPTION, f"the option {key} is invalid: {error.what}") from None
