@@ -170,7 +170,7 @@ def test_decoder_finds_the_table_of_a_message_without_schema_id_by_the_namespace
         values.append(data_message(text, insert(len(values)), schema_id=None, own_schema=text))
     decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
     assert names(decoded, table.schema_id) == ["n0", "n1"]
-    assert ["fits no table" in reason for reason in reasons(decoded)] == [True, True]
+    assert ["matches no table" in reason for reason in reasons(decoded)] == [True, True]
 
 
 def test_decoder_reads_a_message_of_an_unknown_schema_id_by_its_own_schema_when_that_names_a_table(tmp_path: Path) -> None:
