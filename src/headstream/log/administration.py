@@ -136,8 +136,7 @@ def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 
         with catalog.transaction():
             catalog.delete_partitions(topic.number, first)
         for number in range(topic.partitions, first - 1, -1):
-            log.close_partition(topic, number)
-            log.files.remove_directory(log.partition_directory(topic, number))
+            log.drop_partitions(topic, [number], log.partition_directory(topic, number))
 
 
 def _check_removable(catalog: Catalog, topic: TopicRecord) -> None:

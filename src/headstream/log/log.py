@@ -17,7 +17,7 @@ from headstream.core.model.removals import Removal
 from headstream.core.model.topology import Limits
 from headstream.errors import ClosedError, CorruptLogError, StorageError
 from headstream.forks import register_for_forks
-from headstream.log.catalog.catalog import Catalog
+from headstream.log.catalog.catalog import Catalog, check_exists
 from headstream.log.catalog.records import Snapshot, TopicRecord
 from headstream.log.directory.lock import WriterLock
 from headstream.log.directory.marker import Marker, read_marker, write_marker
@@ -34,7 +34,7 @@ from headstream.log.staged.commits import StagedCommits
 from headstream.log.states import MessageStates
 from headstream.log.system.files import Files
 from headstream.log.system.linux import max_open_files
-from headstream.log.upkeep.sweeping import sweep_directories
+from headstream.log.upkeep.sweeping import remove_used_directory, sweep_directories
 from headstream.log.upkeep.upkeep import Upkeep
 
 _MAX_OPEN: Final = 2048
@@ -217,28 +217,28 @@ class Log:
         self.partition(topic, number).roll()
 
     def drop(self, topic: TopicRecord) -> None:
-        """Close and remove a topic's files."""
-        for number in range(1, topic.partitions + 1):
-            self.close_partition(topic, number)
+        """Remove the files of a topic that is no longer in the catalog."""
+        directory = topic_directory(self.root, topic.stream_number, topic.number)
+        self.drop_partitions(topic, range(1, topic.partitions + 1), directory)
         self._opened.pop(topic.number, None)
         self._removed.pop(topic.number, None)
-        self.offsets(topic).close()
+        self.offsets(topic).close()  # after their removal, so that no thread opens them again
         self._offsets.pop(topic.number, None)
-        self.files.remove_directory(topic_directory(self.root, topic.stream_number, topic.number))
 
-    def close_partition(self, topic: TopicRecord, number: int) -> None:
-        """Close a partition's files, which are about to be removed."""
-        key = topic.number, number
-        self._writing.pop(key, None)
-        self._starts.pop(key, None)
-        partition = self._partitions.pop(key, None)
-        self.note_removed(topic, number)
-        if partition is not None:
-            self._opened.get(topic.number, {}).pop(number, None)
-            with suppress(StorageError):  # files that cannot be synced are about to be removed
-                partition.close()
-        self._readers.close_partition(*key)
-        self.waiting.notify(self.partition_directory(topic, number))
+    def drop_partitions(self, topic: TopicRecord, numbers: Collection[int], directory: str) -> None:
+        """Remove the directory of partitions that are no longer in the catalog; threads can still use the partitions."""
+        for number in numbers:
+            self._writing.pop((topic.number, number), None)
+            partition = self._partitions.pop((topic.number, number), None)
+            if partition is not None:
+                self._opened.get(topic.number, {}).pop(number, None)
+                partition.retire()
+        remove_used_directory(directory, self.files)
+        for number in numbers:
+            self._starts.pop((topic.number, number), None)
+            self.note_removed(topic, number)
+            self._readers.close_partition(topic.number, number)
+            self.waiting.notify(self.partition_directory(topic, number))
 
     # -- messages -------------------------------------------------------------------------------------------
 
@@ -274,12 +274,13 @@ class Log:
         self.waiting.notify(self.groups_directory)
 
     def partition(self, topic: TopicRecord, number: int) -> PartitionWriter:
-        """Return the writer of a partition."""
+        """Return the writer of a partition; PartitionNotFoundError if it was deleted since its topic's record was read."""
         key = topic.number, number
         with self._lock:
             self._writable_catalog()
             partition = self._partitions.get(key)
-            if partition is None:
+            if partition is None or partition.generation != topic.generation(number):
+                check_exists(self.snapshot(), topic, number)
                 finish_pass(self.partition_directory(topic, number), self.files)
                 partition = self._partitions[key] = PartitionWriter(
                     self.partition_directory(topic, number),
@@ -287,6 +288,7 @@ class Log:
                     wide=topic.limits is Limits.WIDE,
                     segment_bytes=self.segment_bytes,
                     fsync=topic.fsync,
+                    generation=topic.generation(number),
                     on_dirty=None if self.is_memory else self._syncer.add,
                 )
                 self._opened.setdefault(topic.number, {})[number] = partition
