@@ -115,7 +115,7 @@ class Topics:
             purge_topic(log, self._backing.topic(name), self._backing.clock_us())
 
     def _topic(self, record: TopicRecord) -> Topic:
-        partitions = tuple(self._partition(record, number) for number in range(1, record.partitions + 1))
+        partitions = tuple(self.partition(record, number) for number in range(1, record.partitions + 1))
         name = record.name
         return Topic(
             name.stream,
@@ -129,7 +129,8 @@ class Topics:
             identity=record.identity,
         )
 
-    def _partition(self, record: TopicRecord, number: int) -> Partition:
+    def partition(self, record: TopicRecord, number: int) -> Partition:
+        """Return a partition; TopicNotFoundError, PartitionNotFoundError if it changed since its topic's record was read."""
         try:
             with self._backing.log.reading(record, number) as follower:
                 follower.refresh()

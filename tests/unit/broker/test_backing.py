@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,16 @@ from headstream.core.model.message import Message
 from headstream.core.model.pauses import PauseRule
 from headstream.core.model.polling import OffsetOwner, PollingStrategy
 from headstream.core.model.topology import Limits, NewTopic
-from headstream.errors import AlreadyExistsError, GroupInUseError, NotFoundError, OffsetOutOfRangeError, TopicNotFoundError
+from headstream.errors import (
+    AlreadyExistsError,
+    GroupInUseError,
+    GroupNotFoundError,
+    InvalidOptionError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    PartitionNotFoundError,
+    TopicNotFoundError,
+)
 from headstream.log.catalog.catalog import topics_of
 from headstream.log.log import Log
 from headstream.log.opening import open_directory, open_memory
@@ -42,12 +52,12 @@ def commit(broker: Broker) -> None:
 
 
 def lease(broker: Broker) -> None:
-    member, token = broker.groups.join(NAME, "workers", is_shared=True), random.getrandbits(60)
+    member, token = broker.groups.join(NAME, "shared", is_shared=True), random.getrandbits(60)
     try:
         grant = broker.leases.lease(NAME, member, LeaseRequest(token, 2, 20_000, partitions=(2,), starts={2: 3}, pause_rule=RULE))
         changes = [LeaseChange(LeaseStep.FAILED, token, each.from_offset, each.from_offset + 1, 1) for each in grant.ranges]
         options: dict[str, Any] = {"partition_generation": grant.generation, "pause_rule": RULE}
-        broker.leases.settle_leases(NAME, "workers", 2, changes, **options)
+        broker.leases.settle_leases(NAME, "shared", 2, changes, **options)
     finally:
         broker.groups.leave(NAME, member)
 
@@ -56,7 +66,8 @@ def settle(broker: Broker) -> None:
     polled = broker.messages.poll(NAME, 2, PollRequest(PollingStrategy.last(), 1))
     failed, end = DeliveryChange(DeliveryStep.FAILED, polled.next_offset - 1, polled.next_offset, 1, 1), polled.next_offset
     request = SettleRequest([failed], end, partition_generation=polled.generation, pause_rule=RULE)
-    broker.deliveries.settle_deliveries(NAME, "workers", 2, request)
+    if polled.count:
+        broker.deliveries.settle_deliveries(NAME, "workers", 2, request)
 
 
 def recreate(broker: Broker) -> None:
@@ -76,12 +87,19 @@ OPERATIONS: dict[str, Callable[[Broker], object]] = {
     "views": lambda broker: [broker.delivery_views.group(NAME, each.name) for each in broker.groups.list(NAME)],
     "topics": lambda broker: broker.topics.list(),
 }
-CHANGES: dict[str, tuple[Callable[[Broker], object], type[Exception]]] = {
-    "delete": (lambda broker: broker.topics.delete(NAME), TopicNotFoundError),
-    "delete stream": (lambda broker: broker.streams.delete("shop"), TopicNotFoundError),
-    "purge": (lambda broker: broker.topics.purge(NAME), OffsetOutOfRangeError),
-    "recreate": (recreate, OffsetOutOfRangeError),
+CHANGES: dict[str, tuple[Callable[[Broker], object], tuple[type[Exception], ...]]] = {
+    "delete": (lambda broker: broker.topics.delete(NAME), (TopicNotFoundError,)),
+    "delete stream": (lambda broker: broker.streams.delete("shop"), (TopicNotFoundError,)),
+    "purge": (lambda broker: broker.topics.purge(NAME), (OffsetOutOfRangeError, PartitionNotFoundError)),
+    "recreate": (recreate, (OffsetOutOfRangeError, PartitionNotFoundError)),
 }
+
+STEPS: list[tuple[str, type, str]] = [
+    *(("append", Log, "partition"), ("mark", Log, "partition"), ("topics", Log, "reading"), ("poll", Log, "reading")),
+    *((operation, OsFiles, "open_write") for operation in ("lease", "settle")),
+    *((operation, OffsetStore, "commit") for operation in ("poll", "commit", "lease", "settle", "seek")),
+    *((operation, Log, "offsets") for operation in ("poll", "commit", "lease", "settle", "seek", "delete group", "views")),
+]
 
 
 def check_nothing_is_left(log: Log) -> None:
@@ -99,28 +117,77 @@ def check_nothing_is_left(log: Log) -> None:
                 assert log.offsets(topic).greatest(partition) <= follower.end_offset
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("hooked", [(OsFiles, "open_write"), (OffsetStore, "commit"), (Log, "partition"), (Log, "offsets")], ids=lambda each: each[1])
-def test_an_operation_reports_a_change_that_comes_between_its_steps(
-    operation: str, change: str, hooked: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broker = Broker(log := open_directory(str(tmp_path / "log")))
+def open_broker(log: Log) -> Broker:
+    broker = Broker(log)
     broker.topics.create(NewTopic(NAME, 2, Limits.WIDE))
     for _ in range(3):
         broker.messages.append(NAME, 2, BATCH)
     broker.offsets.commit(NAME, GROUP, {2: 1})
-    call, apply, left = getattr(*hooked), CHANGES[change], [change]
+    return broker
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("operation", "hooked", "function"), STEPS, ids=lambda each: getattr(each, "__name__", each))
+def test_an_operation_reports_a_change_of_its_topic_when_the_change_comes_between_its_steps(
+    operation: str, hooked: type, function: str, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = open_broker(open_directory(str(tmp_path / "log")))
+    call, (apply, errors), left = getattr(hooked, function), CHANGES[change], [change]
 
     def change_first(*given: Any) -> Any:
-        if left and (hooked[0] is not OsFiles or given[1].endswith((".deliveries", ".new"))):
+        if left and (hooked is not OsFiles or given[1].endswith((".deliveries", ".new"))):
             left.clear()
-            apply[0](broker)
+            apply(broker)
         return call(*given)
 
-    monkeypatch.setattr(*hooked, change_first)
-    with suppress(apply[1]):
+    monkeypatch.setattr(hooked, function, change_first)
+    with suppress(*errors, GroupNotFoundError):
         OPERATIONS[operation](broker)
     monkeypatch.undo()
-    check_nothing_is_left(log)
+    assert not left
+    check_nothing_is_left(broker.backing.log)
     broker.close()
+
+
+def run_beside_changes(log: Log, seed: int, rounds: int, round_s: float) -> None:
+    """Run each operation in a thread beside two threads of changes; after each round, check what is left."""
+    broker, chance, failures = open_broker(log), random.Random(seed), list[BaseException]()
+    create = NewTopic(NAME, 2, Limits.WIDE)
+    changes = [lambda: broker.topics.create(create), *(partial(apply, broker) for apply, _ in CHANGES.values())]
+    loops = [[partial(operation, broker)] for operation in OPERATIONS.values()] + [changes] * 2
+
+    def repeat(calls: list[Callable[[], object]], until_s: float) -> None:
+        while time.monotonic() < until_s and not failures:
+            try:
+                with suppress(NotFoundError, OffsetOutOfRangeError, AlreadyExistsError, GroupInUseError, InvalidOptionError):
+                    chance.choice(calls)()
+            except BaseException as error:
+                failures.append(error)
+            time.sleep(chance.random() / 50 * (calls is changes))
+
+    for _ in range(rounds):
+        with suppress(AlreadyExistsError):
+            broker.topics.create(create)
+        until_s = time.monotonic() + round_s
+        threads = [threading.Thread(target=repeat, args=(calls, until_s)) for calls in loops]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+        check_nothing_is_left(log)
+    broker.close()
+
+
+@pytest.mark.parametrize("opens", [lambda path: open_directory(path), lambda path: open_memory()], ids=["disk", "memory"])
+def test_operations_raise_only_documented_errors_beside_changes_of_their_topic(
+    opens: Callable[[str], Log], tmp_path: Path
+) -> None:
+    run_beside_changes(opens(str(tmp_path / "log")), 1, 1, 0.5)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(4))
+def test_operations_raise_only_documented_errors_beside_changes_of_their_topic_for_long(tmp_path: Path, seed: int) -> None:
+    run_beside_changes(open_directory(str(tmp_path / "log")), seed, 10, 2.0)

@@ -96,8 +96,7 @@ class Leases:
                 return self._lease(record, member, request, user_id)
             except OffsetOutOfRangeError:
                 if self._backing.topic(topic).number == record.number:
-                    raise
-                request = replace(request, starts={})  # purged during the call: the group begins at the first message
+                    raise  # else the topic was purged during the call
 
     def _lease(self, record: TopicRecord, member: Member, request: LeaseRequest, user_id: int) -> Grant:
         ends: dict[int, int] = {}
@@ -170,7 +169,8 @@ class Leases:
             if next_us is None or next_us > steady_us:
                 return None
         owner = OffsetOwner.group(member.group)
-        begin = request.starts.get(partition)
+        begin = request.starts.get(partition, 0)
+        begin = begin if begin <= end else 0  # of the partition before a purge
         place = self._open(record, owner, partition, user_id, request.dead_letter, begin, request.pause_rule)
         place.open.idle = None
         self._pass_removed(place)

@@ -158,7 +158,8 @@ class Groups:
     @contextmanager
     def locked(self, topic: TopicRecord, group: str) -> Iterator[None]:
         """Hold the lock of a group, so that no other thread commits the group's offsets."""
-        with self._registry.group(topic, group).lock, self._backing.naming_deletions(topic):
+        live = self._registry.group(topic, group)  # kept while the lock is held: the registry refers to groups weakly
+        with live.lock, self._backing.naming_deletions(topic):
             yield
 
     @contextmanager
@@ -250,9 +251,8 @@ class Groups:
             GroupInUseError: the group has members in any process.
         """
         consumer = OffsetOwner.group(group)
-        partitions = {each.number: each for each in self._topics.get(topic).partitions}
+        partitions = {number: self._topics.partition(self._backing.partition(topic, number), number) for number in offsets}
         for number, offset in offsets.items():
-            self._backing.partition(topic, number)
             first, end = partitions[number].first_offset, partitions[number].end_offset
             if not first <= offset <= end:
                 raise OffsetOutOfRangeError(
@@ -263,7 +263,7 @@ class Groups:
             directory, files = self._backing.log.offsets(record).directory, self._backing.log.files
             remove_journals(directory, files, consumer, offsets)
             files.remove(f"{directory}/{pause_name(consumer)}")
-            generations = {number: partitions[number].generation for number in offsets}
+            generations = {number: each.generation for number, each in partitions.items()}
             self._offsets.commit(topic, consumer, offsets, generations=generations, user_id=user_id)
         return self.get(topic, group)
 
