@@ -79,12 +79,7 @@ class Backing:
 
     @contextmanager
     def naming_deletions(self, record: TopicRecord) -> Iterator[None]:
-        """Replace errors of missing files, if the topic was deleted or purged since its record was read, while files are used.
-
-        Raises:
-            TopicNotFoundError: the topic was deleted or renamed.
-            OffsetOutOfRangeError: the topic was purged.
-        """
+        """Convert errors of missing files: TopicNotFoundError if the topic is deleted, OffsetOutOfRangeError if it is purged."""
         try:
             yield
         except (StorageError, PartitionNotFoundError):

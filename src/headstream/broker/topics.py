@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import Any, Final
+from typing import Any
 
 from headstream.broker.backing import Backing
 from headstream.core.model.identifiers import TopicName, check_new_name
@@ -13,8 +13,6 @@ from headstream.errors import AlreadyExistsError, PartitionNotFoundError, Stream
 from headstream.log.administration import add_partitions, create_topic, delete_partitions, delete_topic, purge_topic, update_topic
 from headstream.log.catalog.catalog import check_exists
 from headstream.log.catalog.records import TopicRecord
-
-_ATTEMPTS: Final = 5
 
 
 class Topics:
@@ -53,13 +51,9 @@ class Topics:
 
     def get(self, name: TopicName) -> Topic:
         """Return a topic with its current partitions; TopicNotFoundError if it does not exist."""
-        for attempts_left in range(_ATTEMPTS - 1, -1, -1):
-            try:
+        while True:
+            with suppress(PartitionNotFoundError):  # concurrently purged or deleted: look it up again
                 return self._topic(self._backing.topic(name))
-            except PartitionNotFoundError:  # concurrently purged or deleted: look it up again
-                if not attempts_left:
-                    raise
-        raise AssertionError("the last attempt must return or raise")
 
     def find(self, stream: str | int, topic: str | int) -> Topic | None:
         """Return a topic by the names or ids of stream and topic; None if it does not exist."""

@@ -34,7 +34,7 @@ from headstream.log.staged.commits import StagedCommits
 from headstream.log.states import MessageStates
 from headstream.log.system.files import Files
 from headstream.log.system.linux import max_open_files
-from headstream.log.upkeep.sweeping import remove_used_directory, sweep_directories
+from headstream.log.upkeep.sweeping import sweep_directories
 from headstream.log.upkeep.upkeep import Upkeep
 
 _MAX_OPEN: Final = 2048
@@ -212,10 +212,6 @@ class Log:
         with self.administration, self._lock:
             yield self._writable_catalog()
 
-    def roll(self, topic: TopicRecord, number: int) -> None:
-        """Start a new segment of a partition, unless the newest segment is empty; see PartitionWriter.roll."""
-        self.partition(topic, number).roll()
-
     def drop(self, topic: TopicRecord) -> None:
         """Remove the files of a topic that is no longer in the catalog."""
         directory = topic_directory(self.root, topic.stream_number, topic.number)
@@ -226,14 +222,22 @@ class Log:
         self._offsets.pop(topic.number, None)
 
     def drop_partitions(self, topic: TopicRecord, numbers: Collection[int], directory: str) -> None:
-        """Remove the directory of partitions that are no longer in the catalog; threads can still use the partitions."""
+        """Remove the directory of partitions that are no longer in the catalog; threads can still use the partitions.
+
+        The directory is renamed first, so that its users find all files or none, and add no file. The new name is that of a topic
+        with number 0, which never exists: after a crash, the next opening removes it.
+        """
         for number in numbers:
             self._writing.pop((topic.number, number), None)
             partition = self._partitions.pop((topic.number, number), None)
             if partition is not None:
                 self._opened.get(topic.number, {}).pop(number, None)
                 partition.retire()
-        remove_used_directory(directory, self.files)
+        removed = topic_directory(self.root, topic.stream_number, 0)
+        self.files.remove_directory(removed)
+        if self.files.exists(directory):
+            self.files.rename(directory, removed)
+            self.files.remove_directory(removed)
         for number in numbers:
             self._starts.pop((topic.number, number), None)
             self.note_removed(topic, number)

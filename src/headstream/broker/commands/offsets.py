@@ -143,7 +143,7 @@ def delete_offset(server: Dispatcher, session: Session, command: DeleteOffset) -
     store = server.broker.backing.log.offsets(target.topic)
     if store.committed(consumer, partition) is None:
         raise refusal(Status.CONSUMER_OFFSET_NOT_FOUND, f"{consumer} has no stored offset here", where=str(target.topic.name))
-    store.forget(consumer, partition)
+    server.broker.offsets.forget(target.topic, consumer, partition)
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {

@@ -66,6 +66,11 @@ class BrokerOffsets:
         generations = {partition: record.generation(partition)}
         self.commit(record.name, consumer, {partition: offset}, generations=generations, user_id=user_id)
 
+    def forget(self, record: TopicRecord, consumer: OffsetOwner, partition: int) -> None:
+        """Delete a consumer's offset of a partition; TopicNotFoundError, OffsetOutOfRangeError if deleted or purged meanwhile."""
+        with self._backing.naming_deletions(record):
+            self._backing.log.offsets(record).forget(consumer, partition)
+
     def _check(self, record: TopicRecord, number: int, offset: int, generation: int) -> None:
         advice = "Nothing was committed; seek() to the offset at which to continue"
         check_generation(record, number, generation, since=f"offset {offset} was reached", advice=advice)

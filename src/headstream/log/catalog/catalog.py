@@ -54,17 +54,10 @@ def is_current(snapshot: Snapshot, topic: TopicRecord) -> bool:
 
 
 def check_exists(snapshot: Snapshot, topic: TopicRecord, partition: int) -> None:
-    """Raise an error if a partition was deleted, purged or recreated since its topic's record was read.
-
-    Raises:
-        TopicNotFoundError: the topic was deleted.
-        PartitionNotFoundError: the partition was deleted, purged or recreated.
-    """
+    """Raise TopicNotFoundError or PartitionNotFoundError if a partition was deleted or recreated since its record was read."""
     now = topic if is_current(snapshot, topic) else find_topic(snapshot, topic.number)
     if now is None and topic.name not in (each.name for each in topics_of(snapshot)):
-        raise TopicNotFoundError(
-            f"the topic {str(topic.name)!r} was deleted during the operation", advice="Create the topic first"
-        )
+        raise TopicNotFoundError(f"the topic {str(topic.name)!r} was deleted meanwhile", advice="Create the topic first")
     if now is None or not 0 < partition <= now.partitions or now.generation(partition) != topic.generation(partition):
         what = f"partition {partition} of {str(topic.name)!r} was deleted, purged or recreated during the operation"
         raise PartitionNotFoundError(what, advice="Look up the topic again, and retry")

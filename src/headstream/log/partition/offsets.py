@@ -26,7 +26,7 @@ from typing import Final
 
 from headstream.core.codec.batch.stored.scan import crc32c
 from headstream.core.model.polling import ConsumerKind, OffsetOwner
-from headstream.errors import CorruptLogError, StorageError
+from headstream.errors import CorruptLogError
 from headstream.log.partition.delivery_journal import journal_name
 from headstream.log.partition.offset_file_counts import NO_USER, OffsetFileCounts
 from headstream.log.segments.files import ReadFile
@@ -122,12 +122,7 @@ class OffsetStore:
         """Delete a consumer's offset and unfinished messages in a partition; delete the file after the last partition."""
         self._files.remove(f"{self._directory}/{journal_name(consumer, partition)}")
         if self._files.exists(self._path(consumer)):
-            try:
-                self._write(consumer, partition, _EMPTY, NO_USER)
-            except StorageError:
-                if self._files.exists(self._directory):
-                    raise
-                return  # a concurrent deletion of the topic has removed the offset
+            self._write(consumer, partition, _EMPTY, NO_USER)
             self._opened.remove(self._directory, consumer, lambda: self._remove_if_empty(consumer))
 
     def _remove_if_empty(self, consumer: OffsetOwner) -> None:

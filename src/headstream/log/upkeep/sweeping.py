@@ -12,8 +12,6 @@ missing directory of offsets is recreated.
 
 from __future__ import annotations
 
-from typing import Final
-
 from headstream.errors import StorageError
 from headstream.log.catalog.catalog import Catalog, topics_of
 from headstream.log.partition.index_rebuild import free_quarantine_path
@@ -21,17 +19,6 @@ from headstream.log.partition.recovery import MISSING_ADVICE
 from headstream.log.segments.layout import OFFSETS_NAME, STREAMS_NAME, topic_directory
 from headstream.log.system.files import Files
 from headstream.log.system.findings import report
-
-_REMOVED_SUFFIX: Final = ".removed"
-
-
-def remove_used_directory(directory: str, files: Files) -> None:
-    """Remove a directory, renamed first: threads and processes that use it find all files or none, and add no file."""
-    removed = f"{directory}{_REMOVED_SUFFIX}"
-    files.remove_directory(removed)  # left by a crash
-    if files.exists(directory):
-        files.rename(directory, removed)
-        files.remove_directory(removed)
 
 
 def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
@@ -41,9 +28,7 @@ def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
     last = catalog.last_topic_number()
     streams = f"{root}/{STREAMS_NAME}"
     for stream in _numbers(files, streams):
-        _finish_removals(f"{streams}/{stream}", files)
         for topic in _numbers(files, f"{streams}/{stream}"):
-            _finish_removals(f"{streams}/{stream}/{topic}", files)
             if int(topic) not in known:
                 _sweep(f"{streams}/{stream}/{topic}", files, is_explained=int(topic) <= last)
 
@@ -58,13 +43,6 @@ def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
         for number in range(1, each.partitions + 1):
             if str(number) not in names:
                 report(f"{directory}/{number}", f"the partition's directory is missing, with all its messages. {MISSING_ADVICE}")
-
-
-def _finish_removals(directory: str, files: Files) -> None:
-    """Remove the directories in a directory whose removal was interrupted."""
-    for name in files.list_names(directory) or []:
-        if name.endswith(_REMOVED_SUFFIX):
-            _sweep(f"{directory}/{name}", files, is_explained=True)
 
 
 def _sweep(directory: str, files: Files, *, is_explained: bool) -> None:
