@@ -9,13 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headstream.core.model.identifiers import TopicName
-from headstream.errors import (
-    OffsetOutOfRangeError,
-    PartitionNotFoundError,
-    StorageError,
-    StreamNotFoundError,
-    TopicNotFoundError,
-)
+from headstream.errors import OffsetOutOfRangeError, PartitionNotFoundError, StorageError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.catalog.catalog import topics_of
 from headstream.log.catalog.records import StreamRecord, TopicRecord
 from headstream.log.log import Log

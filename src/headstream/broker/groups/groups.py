@@ -51,12 +51,7 @@ class Groups:
     # -- for members ------------------------------------------------------------------------------------------
 
     def join(
-        self,
-        topic: TopicName,
-        group: str,
-        *,
-        session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
-        is_shared: bool = False,
+        self, topic: TopicName, group: str, *, session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS, is_shared: bool = False
     ) -> Member:
         """Add a new member to a group; report() returns its assignment.
 
