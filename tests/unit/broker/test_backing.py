@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from headstream.broker.broker import Broker
+from headstream.broker.groups.group_registry import registry_of
 from headstream.core.codec.binary import encode_sent
 from headstream.core.filters.poll_request import PollRequest
 from headstream.core.model.deliveries import DeliveryChange, DeliveryStep, SettleRequest
@@ -186,3 +187,25 @@ def test_operations_raise_only_documented_errors_beside_changes_of_their_topic(
     opens: Callable[[str], Log], seed: int, rounds: int, tmp_path: Path
 ) -> None:
     run_beside_changes(opens(str(tmp_path / "log")), seed, rounds)
+
+
+def test_an_old_writer_of_a_partition_writes_nothing_when_the_partition_was_recreated() -> None:
+    broker = open_broker(log := open_memory())
+    old = broker.backing.topic(NAME)
+    writer = log.partition(old, 2)
+    recreate(broker)
+    for step in (lambda: writer.append(BATCH, 1, bytes(16)), lambda: log.partition(old, 2), lambda: log.partition(old, 3)):
+        with pytest.raises(PartitionNotFoundError):
+            step()
+    assert broker.messages.append(NAME, 2, BATCH).offset == 0
+    with pytest.raises(PartitionNotFoundError):
+        log.partition(old, 2)
+    broker.close()
+
+
+def test_a_group_without_members_is_locked_while_its_deliveries_are_recorded() -> None:
+    broker = open_broker(log := open_memory())
+    record = broker.backing.topic(NAME)
+    with broker.groups.locked(record, "workers"):
+        assert registry_of(log).group(record, "workers").lock.locked()
+    broker.close()
