@@ -262,8 +262,12 @@ class Messages:
             except (OffsetOutOfRangeError, PartitionNotFoundError):  # concurrently expired, purged or deleted
                 if not attempts_left:
                     raise
-            except CorruptSendError as error:
-                raise _with_place(error, topic, partition) from error
+            except CorruptLogError as error:
+                if attempts_left and self._is_made_anew(record, partition):
+                    continue  # files of a recreated partition were read by the index of the old partition
+                if isinstance(error, CorruptSendError):
+                    raise _with_place(error, topic, partition) from error
+                raise
             except HeaderError as error:  # of the filter
                 error.where = f"{topic}, partition {partition}"
                 raise
