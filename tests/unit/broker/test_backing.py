@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from headstream import errors
 from headstream.broker.broker import Broker
 from headstream.broker.groups.group_registry import registry_of
 from headstream.core.codec.binary import encode_sent
@@ -24,16 +25,6 @@ from headstream.core.model.message import Message
 from headstream.core.model.pauses import PauseRule
 from headstream.core.model.polling import OffsetOwner, PollingStrategy
 from headstream.core.model.topology import Limits, NewTopic
-from headstream.errors import (
-    AlreadyExistsError,
-    GroupInUseError,
-    GroupNotFoundError,
-    InvalidOptionError,
-    NotFoundError,
-    OffsetOutOfRangeError,
-    PartitionNotFoundError,
-    TopicNotFoundError,
-)
 from headstream.log.catalog.catalog import topics_of
 from headstream.log.log import Log
 from headstream.log.opening import open_directory, open_memory
@@ -45,6 +36,13 @@ GROUP = OffsetOwner.group("workers")
 BATCH = encode_sent([Message(payload=b"%d" % number) for number in range(8)])
 RULE = PauseRule(failures=1, attempts=1, pause_us=1)
 NEXT = PollRequest(PollingStrategy.next(), 3, None, consumer=GROUP, auto_commit=True)
+ACCEPTED = (
+    errors.NotFoundError,
+    errors.OffsetOutOfRangeError,
+    errors.AlreadyExistsError,
+    errors.GroupInUseError,
+    errors.InvalidOptionError,
+)
 
 
 def commit(broker: Broker) -> None:
@@ -89,10 +87,10 @@ OPERATIONS: dict[str, Callable[[Broker], object]] = {
     "topics": lambda broker: broker.topics.list(),
 }
 CHANGES: dict[str, tuple[Callable[[Broker], object], tuple[type[Exception], ...]]] = {
-    "delete": (lambda broker: broker.topics.delete(NAME), (TopicNotFoundError,)),
-    "delete stream": (lambda broker: broker.streams.delete("shop"), (TopicNotFoundError,)),
-    "purge": (lambda broker: broker.topics.purge(NAME), (OffsetOutOfRangeError, PartitionNotFoundError)),
-    "recreate": (recreate, (OffsetOutOfRangeError, PartitionNotFoundError)),
+    "delete": (lambda broker: broker.topics.delete(NAME), (errors.TopicNotFoundError,)),
+    "delete stream": (lambda broker: broker.streams.delete("shop"), (errors.TopicNotFoundError,)),
+    "purge": (lambda broker: broker.topics.purge(NAME), (errors.OffsetOutOfRangeError, errors.PartitionNotFoundError)),
+    "recreate": (recreate, (errors.OffsetOutOfRangeError, errors.PartitionNotFoundError)),
 }
 
 STEPS: list[tuple[str, type, str]] = [
@@ -133,7 +131,7 @@ def test_an_operation_reports_a_change_of_its_topic_when_the_change_comes_betwee
     operation: str, hooked: type, function: str, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = open_broker(open_directory(str(tmp_path / "log")))
-    call, (apply, errors), left = getattr(hooked, function), CHANGES[change], [change]
+    call, (apply, raised), left = getattr(hooked, function), CHANGES[change], [change]
 
     def change_first(*given: Any) -> Any:
         if left and (hooked is not OsFiles or given[1].endswith((".deliveries", ".new"))):
@@ -142,7 +140,7 @@ def test_an_operation_reports_a_change_of_its_topic_when_the_change_comes_betwee
         return call(*given)
 
     monkeypatch.setattr(hooked, function, change_first)
-    with suppress(*errors, GroupNotFoundError):
+    with suppress(*raised, errors.GroupNotFoundError):
         OPERATIONS[operation](broker)
     monkeypatch.undo()
     assert not left
@@ -160,14 +158,14 @@ def run_beside_changes(log: Log, seed: int, rounds: int) -> None:
     def repeat(calls: list[Callable[[], object]], until_s: float) -> None:
         while time.monotonic() < until_s and not failures:
             try:
-                with suppress(NotFoundError, OffsetOutOfRangeError, AlreadyExistsError, GroupInUseError, InvalidOptionError):
+                with suppress(*ACCEPTED):
                     chance.choice(calls)()
             except BaseException as error:
                 failures.append(error)
             time.sleep(chance.random() / 50 * (calls is changes))
 
     for _ in range(rounds):
-        with suppress(AlreadyExistsError):
+        with suppress(errors.AlreadyExistsError):
             broker.topics.create(create)
         until_s = time.monotonic() + 0.5
         threads = [threading.Thread(target=repeat, args=(calls, until_s)) for calls in loops]
@@ -195,10 +193,10 @@ def test_an_old_writer_of_a_partition_writes_nothing_when_the_partition_was_recr
     writer = log.partition(old, 2)
     recreate(broker)
     for step in (lambda: writer.append(BATCH, 1, bytes(16)), lambda: log.partition(old, 2), lambda: log.partition(old, 3)):
-        with pytest.raises(PartitionNotFoundError):
+        with pytest.raises(errors.PartitionNotFoundError):
             step()
     assert broker.messages.append(NAME, 2, BATCH).offset == 0
-    with pytest.raises(PartitionNotFoundError):
+    with pytest.raises(errors.PartitionNotFoundError):
         log.partition(old, 2)
     broker.close()
 
