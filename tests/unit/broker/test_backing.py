@@ -36,13 +36,7 @@ GROUP = OffsetOwner.group("workers")
 BATCH = encode_sent([Message(payload=b"%d" % number) for number in range(8)])
 RULE = PauseRule(failures=1, attempts=1, pause_us=1)
 NEXT = PollRequest(PollingStrategy.next(), 3, None, consumer=GROUP, auto_commit=True)
-ACCEPTED = (
-    errors.NotFoundError,
-    errors.OffsetOutOfRangeError,
-    errors.AlreadyExistsError,
-    errors.GroupInUseError,
-    errors.InvalidOptionError,
-)
+REFUSED = errors.AlreadyExistsError, errors.GroupInUseError, errors.InvalidOptionError
 
 
 def commit(broker: Broker) -> None:
@@ -156,7 +150,7 @@ def run_beside_changes(log: Log, seed: int, rounds: int) -> None:
 
     def repeat(calls: list[Callable[[], object]], until_s: float) -> None:
         while time.monotonic() < until_s:
-            with suppress(*ACCEPTED):
+            with suppress(errors.NotFoundError, errors.OffsetOutOfRangeError, *REFUSED):
                 chance.choice(calls)()
             time.sleep(chance.random() / 50 * (calls is changes))
 
