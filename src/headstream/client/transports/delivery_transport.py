@@ -64,7 +64,7 @@ class DeliveryAccess(Protocol):
 
     @property
     def delivery_views(self) -> DeliveryViewCommands:
-        """Views of them."""
+        """Views of the unfinished messages of groups."""
 
 
 @runtime_checkable

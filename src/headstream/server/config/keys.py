@@ -289,7 +289,7 @@ KEYS: Final[dict[str, Key]] = {
     "headstream.root_username": Key("", _text),
     "headstream.root_password": Key("", _text),
 }
-"""Every key by its full name."""
+"""All keys by full name."""
 
 SECRETS: Final = frozenset(
     {

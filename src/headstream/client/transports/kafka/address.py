@@ -34,7 +34,7 @@ _FIXED: Final = frozenset({
     "group.id", "group.protocol", "max.poll.interval.ms", "session.timeout.ms", "message.timeout.ms", "delivery.timeout.ms",
     "transactional.id", "key.serializer", "value.serializer", "key.deserializer", "value.deserializer",
 })  # fmt: skip
-"""Settings that a client of Headstream makes itself: it commits after the body, and sends once."""
+"""Settings that Headstream's client sets itself, because it commits after processing and stores each message once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str
 def parse_kafka_address(
     parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> KafkaAddress:
-    """Return the address for a URL, completed by options and environment variables.
+    """Return the address for a URL, completed with options and environment variables.
 
     HEADSTREAM_PASSWORD is used if the password is missing, and HEADSTREAM_USERNAME if user and password are missing.
 

@@ -38,7 +38,7 @@ _NO_LOGIN_CODES: Final = frozenset({Code.PING, Code.LOGIN})
 _CLASSIC_LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
 _NO_CLIENT: Final = bytes(16)
 _POLL_END: Final = 13
-"""Bytes of a poll behind its partition and kind: value u64 | count u32 | auto_commit u8."""
+"""Number of bytes of a poll after partition and kind: value u64 | count u32 | auto_commit u8."""
 
 
 def _polled_place(payload: memoryview) -> bytes:
@@ -50,7 +50,7 @@ class VsrResponder(Responder):
     """Answers requests like Responder; a payload is a complete frame. `hold_s`: maximum wait of a poll, seconds.
 
     Attributes:
-        empty_polls: Polls since a poll last found messages. A poll that is repeated waits, because all partitions were empty.
+        empty_polls: The empty polls since the last poll that returned messages. A repeated poll waits: all partitions were empty.
     """
 
     encoding: VsrEncoding = VSR
@@ -69,7 +69,7 @@ class VsrResponder(Responder):
         return self.session.client_id
 
     def may_wait(self, code: int, payload: memoryview) -> bool:
-        """Return whether a request repeats a poll that was empty, as were all polls since."""
+        """Return whether a request repeats an empty poll, and no poll since then has returned messages."""
         return code == Code.POLL_MESSAGES and _polled_place(payload) in self.empty_polls
 
     def find(self, code: int, payload: memoryview) -> Response:

@@ -1,6 +1,6 @@
 """Coordinator: the groups of Kafka clients that have members; runs in the event loop.
 
-Members are only stored in memory, and join again after a restart of the server. Committed offsets are stored in the log and
+Members are stored only in memory, and join again after a restart of the server. Committed offsets are stored in the log and
 shared with groups of the other transports.
 """
 

@@ -21,9 +21,9 @@ from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolErro
 from headstream.server.reporting.storage_errors import STORAGE_ERRORS
 
 _DEFAULT: Final = -1
-"""A number that the server chooses."""
+"""The value with which a client lets the server choose a number."""
 _END: Final = -1
-"""The offset that stands for the partition's end."""
+"""The offset with which a client selects the end of a partition."""
 
 
 def create_topics(call: Call) -> Reply:
