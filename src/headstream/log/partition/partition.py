@@ -130,6 +130,7 @@ class PartitionWriter:
     Args:
         segment_bytes: Maximum size of a segment, bytes; a send that exceeds the size starts the next segment.
         fsync: When acknowledged messages are synced.
+        generation: The generation of the partition in the catalog.
         on_dirty: With the policy `interval`, called with `sync` at the first append after each sync.
 
     Raises:
