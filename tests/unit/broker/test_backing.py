@@ -145,8 +145,10 @@ def test_an_operation_reports_a_change_of_its_topic_when_the_change_comes_betwee
 def run_beside_changes(log: Log, seed: int, rounds: int) -> None:
     """Run each operation in a thread beside two threads of changes; after each round, check what is left."""
     broker, chance, create = open_broker(log), random.Random(seed), NewTopic(NAME, 2, Limits.WIDE)
-    changes = [lambda: broker.topics.create(create), *(partial(apply, broker) for apply, _ in CHANGES.values())]
-    loops = [[partial(operation, broker)] for operation in OPERATIONS.values()] + [changes] * 2
+    changes: list[Callable[[], object]] = [lambda: broker.topics.create(create)]
+    changes += [partial(apply, broker) for apply, _ in CHANGES.values()]
+    loops: list[list[Callable[[], object]]] = [[partial(operation, broker)] for operation in OPERATIONS.values()]
+    loops += [changes] * 2
 
     def repeat(calls: list[Callable[[], object]], until_s: float) -> None:
         while time.monotonic() < until_s:
