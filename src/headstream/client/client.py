@@ -586,7 +586,7 @@ class Client:
             consumer = OffsetOwner.named(check_text("consumer", consumer))
         strategy, codes, transport = start_of(start), state_codes(states), self._open_transport()
         if strategy.kind is PollingKind.LAST and partition is None and auto_commit:
-            raise InvalidOptionError("auto_commit with the newest messages requires a partition", advice="Specify the partition")
+            raise InvalidOptionError("auto_commit from the newest message requires a partition", advice="Specify the partition")
         name = find_topic_name(transport, topic)
         chosen, commits = make_filter(where, on_filter_error, codes), auto_commit and self._interception is None
         request = PollRequest(strategy, count, codes, consumer=consumer, auto_commit=commits, where=chosen)

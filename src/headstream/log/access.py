@@ -20,7 +20,7 @@ class LogAccess(Protocol):
     Attributes:
         root: The log's directory.
         segment_bytes: Size at which a new segment is started, bytes.
-        administration: Lock that is held while topics or files change that other threads list.
+        administration: Lock that is held while topics or files change, because other threads list them.
         passing: Lock that is held while segments are rewritten, because each rewrite removes unfinished files of other rewrites.
     """
 

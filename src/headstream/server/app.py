@@ -291,7 +291,7 @@ class ServerApp:
             return
         advice = "Listen on 127.0.0.1, change the password or secret, or use --allow-default-password"
         if config.tokens.secret.decode("latin-1") in PUBLISHED_SECRETS:
-            raise InvalidOptionError("access tokens would be signed by a published secret", where="http.jwt", advice=advice)
+            raise InvalidOptionError("access tokens would be signed with a published secret", where="http.jwt", advice=advice)
         session = self.dispatcher.sessions.open("startup:0")
         try:
             self.dispatcher.answer(session, Login(DEFAULT_USERNAME, DEFAULT_PASSWORD))

@@ -87,7 +87,7 @@ class BaseConsumer(ABC):
         settler = self._find_settler(message)
         if settler is None:
             raise InvalidOptionError(
-                "the consumer does not record the outcome of single messages",
+                "the consumer does not record the outcome of individual messages",
                 advice='Set on_error, as in log.consumer("shop/orders", group="billing", on_error=hs.Retry(attempts=5), …)',
             )
         return settler

@@ -90,5 +90,5 @@ def not_read(partition: int, topic: TopicName) -> RebalancedError:
     return RebalancedError(
         f"the consumer no longer reads partition {partition}",
         where=str(topic),
-        advice="The member of the group that owns the partition now gets the message again",
+        advice="The member of the group that now owns the partition receives the message again",
     )

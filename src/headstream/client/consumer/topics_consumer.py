@@ -71,7 +71,7 @@ class TopicsConsumer(BaseConsumer):
     ) -> None:
         wanted = list(dict.fromkeys(names))
         if not wanted:
-            raise InvalidOptionError("the list of topics is empty", advice="Specify one or more, or a pattern")
+            raise InvalidOptionError("the list of topics is empty", advice="Specify one or more topics, or a pattern")
         self._patterns = [name for name in wanted if is_pattern(name)]
         self._make = make
         self._list_names = list_names

@@ -77,7 +77,7 @@ class SentEncoder:
             raise LimitError(
                 f"the message has {len(message)} bytes",
                 where=self._name,
-                advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: store big payloads elsewhere, and send their location",
+                advice=f"Send at most {MAX_BATCH_BYTES} bytes: store a big payload elsewhere, and send its location",
             )
         check_sent(message, self._is_wide)
 

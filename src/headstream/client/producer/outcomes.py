@@ -81,7 +81,7 @@ def explain(failed: Sequence[Batch], topic: TopicName, error: Exception | None =
     if error is None:
         error = failed[0].error
         if error is None:
-            raise AssertionError("an abandoned batch has an error")
+            raise AssertionError("an abandoned batch must have an error")
         if len(failed) == 1:
             return error
         error = copy.copy(error)

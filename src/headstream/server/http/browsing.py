@@ -131,7 +131,7 @@ def explain_message(request: ViewRequest) -> Reply:
     frame = schema_id.to_bytes() if in_header and schema_id is not None else b""
     reply = json_reply({**explain(frame + payload), "size_bytes": len(payload)})
     if len(reply.body) > _REPLY_BYTES:
-        raise LimitError(f"the decoded message has {len(reply.body)} bytes, more than {_REPLY_BYTES}", advice=advice)
+        raise LimitError(f"the decoded message must have at most {_REPLY_BYTES} bytes, not {len(reply.body)}", advice=advice)
     return reply
 
 

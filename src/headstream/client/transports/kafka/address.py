@@ -79,7 +79,7 @@ def split_kafka_url(parts: SplitResult) -> tuple[str, str | None, str | None, di
         raise InvalidUrlError(
             "a Kafka URL must not have a path or a fragment",
             where=f"kafka://{hosts}",
-            advice="Name topics in the option subscribe or topic, or in the calls of the client",
+            advice="Pass topics in the option subscribe or topic, or to the methods of the client",
         )
     user, _, password = (unquote(part) for part in users.partition(":"))
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -124,7 +124,7 @@ def parse_kafka_address(
         if name not in KAFKA_OPTIONS:
             raise InvalidOptionError(
                 f"connect() has no option {name!r} for Kafka",
-                advice=f"Use one of {', '.join(KAFKA_OPTIONS)}, and Kafka's own as kafka.*",
+                advice=f"Use one of {', '.join(KAFKA_OPTIONS)}, or a Kafka setting as kafka.*",
             )
     for name in settings:
         if name in _FIXED:

@@ -201,7 +201,7 @@ class KafkaMembership:
                 raise ServerUnreachableError(
                     f"the member could not join the group {self.group!r} in time",
                     where=str(self.topic),
-                    advice="Check the state of the group: another member may delay the rebalance",
+                    advice="Check the state of the group: another member may be delaying the rebalance",
                 )
             if self._has_joined and now_s > describe_s:  # the coordinator has just answered
                 describe_s = now_s + _DESCRIBE_S
@@ -284,7 +284,7 @@ class KafkaMembership:
             was_sent = True
             if time.monotonic() > until_s:
                 raise OutcomeUnknownError(
-                    f"partition {_listed(left)} may or may not be committed: {error.str()} ({error.name()})",
+                    f"the offset of partition {_listed(left)} may or may not be committed: {error.str()} ({error.name()})",
                     where=f"{self.topic}, group {self.group!r}",
                     advice="Commit again; if the consumer ends first, the messages can be delivered again",
                 ) from found
@@ -308,13 +308,13 @@ class KafkaMembership:
         """Return the error for a commit in partitions that were lost; `was_sent`: an earlier attempt may have succeeded."""
         if was_sent:
             return RebalancedError(
-                f"partition {_listed(partitions)} may or may not be committed: this member of the group {self.group!r} "
-                "no longer owns it",
+                f"the offset of partition {_listed(partitions)} may or may not be committed: this member of the group "
+                f"{self.group!r} no longer owns the partition",
                 where=str(self.topic),
                 advice="Uncommitted messages are delivered again, to this member or another member",
             )
         return RebalancedError(
-            f"nothing is committed in partition {_listed(partitions)}: another member of the group {self.group!r} owns it",
+            f"nothing is committed in partition {_listed(partitions)}, which another member of the group {self.group!r} owns now",
             where=str(self.topic),
             advice="Uncommitted messages of the partition are delivered again; process messages within session_timeout_ms",
         )

@@ -140,13 +140,13 @@ class KafkaMessages:
         """Raise UnsupportedError: Kafka cannot change a record."""
         raise unsupported(
             "Kafka cannot change a stored message or its state",
-            "Send the message to a dead-letter topic, and commit the offset after it",
+            "Send the message to a dead-letter topic, and commit the next offset",
         )
 
     def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
         """Raise UnsupportedError: Kafka cannot remove a record."""
         raise unsupported(
-            "Kafka cannot remove single messages",
+            "Kafka cannot remove individual messages",
             "In a compacted topic, send a null payload for the key; in other topics, wait for the retention",
         )
 

@@ -175,7 +175,7 @@ class Sender:
             except TopicNotFoundError as missing:
                 return missing
             return PartitionNotFoundError(
-                f"topic {str(topic)!r} does not have the partition", advice=f"Use a partition from 0 to {count - 1}"
+                f"topic {str(topic)!r} does not have the requested partition", advice=f"Use a partition from 0 to {count - 1}"
             )
         if isinstance(error, LimitError):
             error.advice = "Raise the topic's max.message.bytes, or send smaller messages or smaller batches (batch_bytes)"

@@ -104,7 +104,7 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
     if not host:
         raise InvalidUrlError("the host is missing", advice=f"Write {parts.scheme}://user:password@host:{port}")
     if parts.path.strip("/") or parts.fragment:
-        raise InvalidUrlError("a server's URL must not have a path", advice=f"Name topics in calls, as shop/orders. {_ESCAPES}")
+        raise InvalidUrlError("a server's URL must not have a path", advice=f"Pass topics to the methods. {_ESCAPES}")
     options = _read_options(parts, given)
     address = ServerUrl(parts.scheme, unquote(host), port, options=options)
     username, password = unquote(parts.username or ""), unquote(parts.password or "")

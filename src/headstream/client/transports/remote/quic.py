@@ -162,7 +162,7 @@ class QuicClientConnection:
         self._timeout_s = limited((self._address.options.timeout_ms + wait_ms) / 1000)
         with self._changed:
             if self._failure is not None or self._is_closing:
-                raise lost(self._address, self._failure or "it is closed")
+                raise lost(self._address, self._failure or "the client is closed")
             self._body = bytearray()
             self._is_whole = False
             self._stream = self._quic.get_next_available_stream_id()
@@ -191,7 +191,7 @@ class QuicClientConnection:
         return type(command).decode_reply(reply)
 
     def interrupt(self) -> None:
-        self._fail("it was interrupted")
+        self._fail("the client interrupted the connection")
 
     def close(self) -> None:
         with self._changed:

@@ -66,7 +66,7 @@ def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
             return files
         why = "the previous certificate expires soon"
     except (StorageError, InvalidOptionError) as error:
-        why = str(error) if key.exists() else "there was none"
+        why = str(error) if key.exists() else "there was no certificate"
     made = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     builder = x509.CertificateBuilder(name, name, made.public_key(), x509.random_serial_number())

@@ -86,7 +86,7 @@ class VsrResponder(Responder):
         if not header.matches(body):
             return DecodeError("the body of a request does not match its checksum", HEADER_BYTES)
         if header.is_read and header.read_code in _CLASSIC_LOGINS:
-            return DecodeError("the login uses the older protocol", HEADER_BYTES)
+            return DecodeError("the login is a request of the older protocol", HEADER_BYTES)
         is_bound = header.is_read or (header.session == self.number and header.client == self.client)
         if code not in _NO_LOGIN_CODES and not (session.user_id and is_bound):
             return refusal(Status.UNAUTHENTICATED, "the request needs a login", advice="Log in first")

@@ -151,7 +151,7 @@ def _decode_rare_record(record: memoryview, base_ms: int | None, convention: Con
         KafkaRecord(value=value, key=key, headers=tuple(headers), timestamp_ms=time_ms), convention=convention
     )
     if message.state != MessageState.AVAILABLE:
-        raise HeaderError("a new message must be available", where=STATE_HEADER, advice="Set the state afterwards")
+        raise HeaderError("a new message must have the state available", where=STATE_HEADER, advice="Set the state afterwards")
     pairs = list(message.headers.items())
     reserved = next((name for name, _ in pairs if name in _OWN), None)
     if reserved is not None:
