@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -150,3 +152,44 @@ def test_a_consumer_without_a_group_tells_of_its_partitions_once(log: hs.Client)
     with log.consumer("shop/orders", partitions=[at(2)], on_assigned=lambda *what: told.append(what)) as consumer:
         consumer.poll()
     assert told == [("shop/orders", frozenset({at(2)}))]
+
+
+@contextmanager
+def coming_and_going(log: hs.Client, name: str, times: int) -> Iterator[threading.Thread]:
+    """Create and delete topics in another thread; its errors are raised at the end."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            for number in range(times):
+                log.create_topic(f"{name}-{number}", partitions=4)
+                log.send(f"{name}-{number}", b"x")
+                log.delete_topic(f"{name}-{number}")
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield thread
+    thread.join()
+    assert errors == []
+
+
+def test_listings_and_pattern_consumers_go_on_while_another_topic_is_deleted(
+    log: hs.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics_consumer, "_CHECK_EVERY_S", 0.0)
+    log.create_topic("shop/orders")
+    with (
+        log.consumer(["shop/*"], group="billing", timeout_ms=0) as consumer,
+        coming_and_going(log, "shop/carts", 2 if log.first_partition == 0 else 60) as other,
+    ):
+        while other.is_alive():
+            assert "orders" in [topic.name for topic in log.topics()]
+            assert "orders" in log.stream("shop").topics
+            assert "shop" in [stream.name for stream in log.streams()]
+            list(consumer)
+            consumer.poll()
+            consumer.commit()
+        log.send("shop/orders", b"done")
+        assert b"done" in [message.payload for message in consumer.poll(timeout_ms=20_000)]
