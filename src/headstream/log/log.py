@@ -224,8 +224,8 @@ class Log:
     def drop_partitions(self, topic: TopicRecord, numbers: Collection[int], directory: str) -> None:
         """Remove the directory of partitions that are no longer in the catalog; threads can still use the partitions.
 
-        The directory is renamed first, so that its users find all files or none, and add no file. The new name is that of a topic
-        with number 0, which never exists: after a crash, the next opening removes it.
+        The directory is renamed first, so that its users find all files or none, and add no file. The new name has the
+        topic number 0, which no topic has: after a crash, the next opening removes the directory.
         """
         for number in numbers:
             self._writing.pop((topic.number, number), None)
