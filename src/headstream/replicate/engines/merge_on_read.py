@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -132,8 +133,10 @@ class MergeOnRead:
             )
             return _Found(file, *find_rows(keys, searched))
 
+        shares = [candidates[number::_THREADS] for number in range(_THREADS)]
         with ThreadPoolExecutor(_THREADS) as pool:
-            found = [part for part in pool.map(find, candidates) if len(part.positions)]
+            parts = chain.from_iterable(pool.map(lambda share: list(map(find, share)), shares))
+            found = [part for part in parts if len(part.positions)]
         deleted = snapshot.deleted_rows(part.file for part in found)
         found = [
             part.only(~_is_among(part.positions, deleted[part.file.path])) if part.file.path in deleted else part
@@ -197,8 +200,9 @@ def _merge_images(
     updated = {_unquoted(name) for name in plan.update}
     kept = [name for name in schema.names if name not in updated and name not in plan.match]
     effective, idle = [], np.zeros(changes.num_rows, np.bool_)
+    least = pc.min(changes[_SEQUENCE]).as_py()
     for part in found:
-        takes = _is_newer(snapshot, part, changes[_SEQUENCE]) if plan.effect == "newer" else None
+        takes = _is_newer(snapshot, part, changes[_SEQUENCE], least) if plan.effect == "newer" else None
         if takes is not None:
             idle[part.changes[~takes]] = True
             part = part.only(takes)
@@ -206,7 +210,8 @@ def _merge_images(
     numbers = np.cumsum(~idle) - 1
     changes = changes.filter(pa.array(~idle)) if idle.any() else changes
     change_of = np.concatenate([np.empty(0, np.int64), *(numbers[part.changes] for part in effective)])
-    stored = [_read_rows(snapshot, part, [name for name in kept if not _is_null(part.file, name)]) for part in effective]
+    read = effective if kept else []
+    stored = [_read_rows(snapshot, part, [name for name in kept if not _is_null(part.file, name)]) for part in read]
     values = pa.concat_tables(stored, promote_options="default") if stored else schema.empty_table().select([])
     columns = []
     for field in schema:
@@ -263,10 +268,12 @@ def _merge_by_sql(
     return removed, rows.select(schema.names), RowCounts(inserted, rows.num_rows - inserted, deleted)
 
 
-def _is_newer(snapshot: LogSnapshot, part: _Found, sequences: pa.ChunkedArray) -> Any:
+def _is_newer(snapshot: LogSnapshot, part: _Found, sequences: pa.ChunkedArray, least: str) -> Any:
     """Return which rows are older than their matching changes; None if, by the file's statistics, all rows are older."""
-    new = sequences.take(pa.array(part.changes))
     greatest = part.file.stats.get("maxValues", {}).get(_SEQUENCE)
+    if isinstance(greatest, str) and greatest < least:
+        return None
+    new = sequences.take(pa.array(part.changes))
     if isinstance(greatest, str) and greatest < pc.min(new).as_py():
         return None
     stored = _read_rows(snapshot, part, [_SEQUENCE])[_SEQUENCE]

@@ -196,7 +196,7 @@ def _stored(file: bytes, vector: DeletionVector) -> bytes:
 
 
 def _encode(positions: Positions) -> bytes:
-    high = np.asarray(positions, np.uint64) >> np.uint64(32)
+    high = positions[:1] * 0 if positions.dtype == np.uint32 else positions >> np.uint64(32)
     begins = [0, *(np.flatnonzero(np.diff(high)) + 1).tolist()] if len(positions) else []
     parts = [struct.pack("<IQ", _MAGIC, len(begins))]
     for begin, end in zip(begins, [*begins[1:], len(positions)], strict=True):
@@ -207,22 +207,20 @@ def _encode(positions: Positions) -> bytes:
 def _encode_bitmap(values: npt.NDArray[np.uint32]) -> bytes:
     keys = values >> np.uint32(16)
     low = values.astype("<u2")  # the low halves
-    begins = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist()]
-    ends = [*begins[1:], len(values)]
-    containers = []
-    for begin, end in zip(begins, ends, strict=True):
-        if end - begin <= _MOST_IN_ARRAY:
-            containers.append(low[begin:end].tobytes())
-            continue
+    begins = np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
+    counts = np.diff(begins, append=len(values))
+    is_bitmap = counts > _MOST_IN_ARRAY
+    containers, done = [], 0
+    for begin, count in zip(begins[is_bitmap].tolist(), counts[is_bitmap].tolist(), strict=True):
         bits = np.zeros(1 << 16, np.bool_)
-        bits[low[begin:end]] = True
-        containers.append(np.packbits(bits, bitorder="little").tobytes())
-    header = np.empty((len(begins), 2), "<u2")
-    header[:, 0] = keys[begins]
-    header[:, 1] = np.subtract(ends, begins) - 1
-    sizes = [len(container) for container in containers]
-    offsets = np.cumsum([8 + 8 * len(begins), *sizes[:-1]]).astype("<u4")
-    return b"".join([struct.pack("<II", _NO_RUNS, len(begins)), header.tobytes(), offsets.tobytes(), *containers])
+        bits[low[begin : begin + count]] = True
+        containers += [low[done:begin].tobytes(), np.packbits(bits, bitorder="little").tobytes()]
+        done = begin + count
+    header = np.stack([keys[begins], counts - 1], axis=1).astype("<u2")
+    sizes = np.where(is_bitmap, 1 << 13, 2 * counts)
+    offsets = (np.cumsum(sizes) - sizes + 8 + 8 * len(begins)).astype("<u4")
+    top = struct.pack("<II", _NO_RUNS, len(begins)), header.tobytes(), offsets.tobytes()
+    return b"".join([*top, *containers, low[done:].tobytes()])
 
 
 def _decode(content: bytes) -> Positions:

@@ -125,7 +125,7 @@ def _commit(snapshot: LogSnapshot, actions: list[dict[str, Any]], operation: str
         "txnId": own,
     }
     actions = [{"commitInfo": information}, *actions]
-    lines = [json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in actions]
+    lines = map(json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode, actions)
     if not _is_created(snapshot, number, "\n".join([*lines, ""]).encode(), own):
         snapshot.advance()
         raise Conflict
@@ -181,8 +181,10 @@ def _count_rows(snapshot: LogSnapshot, file: DataFile) -> int:
 
 def _with_vector(snapshot: LogSnapshot, file: DataFile, vector: Any) -> DataFile:
     # Delta demands the number of rows of a file with a vector; the other statistics are then those of deleted rows too.
-    stats = {**file.stats, "numRecords": _count_rows(snapshot, file), "tightBounds": False}
-    text = dump_json(stats, separators=(",", ":"))
+    text = file.action.get("stats")
+    if file.rows is None or file.stats.get("tightBounds") is not False:
+        stats = {**file.stats, "numRecords": _count_rows(snapshot, file), "tightBounds": False}
+        text = dump_json(stats, separators=(",", ":"))
     return DataFile({**file.action, "stats": text, "dataChange": True}, vector)
 
 

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -95,8 +95,7 @@ class DataFile:
     @cached_property
     def stats(self) -> dict[str, Any]:
         """`numRecords`, `minValues`, `maxValues`, `nullCount`, `tightBounds`, with all digits in the log; empty if missing."""
-        found = json.loads(self.action.get("stats") or "{}", parse_float=Decimal, parse_constant=str)
-        return found if isinstance(found, dict) else {}
+        return _parse_stats(self.action.get("stats") or "{}")
 
     @property
     def rows(self) -> int | None:
@@ -371,6 +370,12 @@ class LogSnapshot:
         vectors += [vector for (_, vector), removed_ms in self.removed.items() if removed_ms >= since_ms]
         paths = (vector.path for vector in vectors if vector is not None)
         return {path.rpartition("/")[2] for path in paths if path is not None}
+
+
+@lru_cache(4096)
+def _parse_stats(text: str) -> dict[str, Any]:
+    found = json.loads(text, parse_float=Decimal, parse_constant=str)
+    return found if isinstance(found, dict) else {}
 
 
 def merge_on_read_refusal(snapshot: LogSnapshot) -> str | None:

@@ -1,4 +1,4 @@
-"""A pipeline on an object store, on a machine that cannot fetch Spark's jars for it."""
+"""The session of `replicate run`: its jars without a network, and its Java options."""
 
 from pathlib import Path
 
@@ -6,7 +6,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from headstream import spark
 from headstream.cli.replicate import session
+
+_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def test_jars_that_cannot_be_fetched_are_left_out_with_a_warning(
@@ -19,3 +22,24 @@ def test_jars_that_cannot_be_fetched_are_left_out_with_a_warning(
         "the jars of the set azure cannot be fetched, and without them Spark cannot write tables to this store",
         "the jars of the set s3 cannot be fetched, and without them Spark cannot write tables to this store",
     ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "only_plans", "options"),
+    [
+        ({}, True, "-XX:TieredStopAtLevel=1"),
+        ({"spark.master": "local[2]", _OPTIONS: "-Da=b"}, True, "-XX:TieredStopAtLevel=1 -Da=b"),
+        ({"spark.master": "local-cluster[1,1,1024]"}, True, None),
+        ({"spark.master": "yarn", _OPTIONS: "-Da=b"}, True, "-Da=b"),
+        ({}, False, None),
+    ],
+)
+def test_session_has_no_second_compiler_when_java_only_plans_on_one_machine(
+    settings: dict[str, str], only_plans: bool, options: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[dict[str, str]] = []
+    monkeypatch.setattr(spark, "session", lambda name, *, config, with_jars: started.append(config))
+    monkeypatch.setattr(spark, "stop", lambda session: None)
+    monkeypatch.delenv("SPARK_MASTER", raising=False)
+    with session.open_session("test", settings, [], only_plans=only_plans):
+        assert [config.get(_OPTIONS) for config in started] == [options]
