@@ -39,6 +39,7 @@ from bench.cluster_meter import find_processes
 from bench.machine import Report
 from bench.replicate_messages import Envelopes, fill_table, make_config, make_log, make_sequence, make_table, send, write_merge
 from bench.replicate_sizes import NoMappedTables
+from headstream.cli.replicate.session import open_session
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.engines.plan import plan_merge
 from headstream.replicate.run.pipeline import ReplicatePipeline
@@ -268,7 +269,7 @@ def measure_pipeline(report: Report, directory: Path, rows: int, spark: SparkSes
     """Updates with keys anywhere, from a log to a table by `replicate run`."""
     metadata = make_table(0)
     rates: dict[str, float] = {}
-    strategies: dict[MergeStrategy, int] = {"rewrite": 2, "deletion-vectors": 20}
+    strategies: dict[MergeStrategy, int] = {"rewrite": 4, "deletion-vectors": 20}
     fill_table(directory / "filled", rows)
     for strategy, batches in strategies.items():
         work = directory / strategy
@@ -335,7 +336,9 @@ def main() -> None:
                 if "many" in parts and rows <= MOST_REWRITTEN:
                     repeat(report, directory, rows, CHANGES, arguments.batches // scale)
                 shutil.rmtree(directory, ignore_errors=True)
-            if "pipeline" in parts:
+        if "pipeline" in parts:
+            settings = {"spark.master": "local[2]", "spark.driver.memory": "4g"}
+            with open_session("bench-merge-on-read", settings, [], only_plans=True) as spark:
                 measure_pipeline(report, Path(name, "pipeline"), max(sizes), spark)
         if "store" in parts:
             measure_store(report, Path(name, "store"), 1_000_000 // scale)

@@ -147,6 +147,9 @@ def _equal_pairs(many: _Numbers, few: _Numbers) -> tuple[Positions, Positions]:
     hits = np.flatnonzero(begins < len(many))
     hits = hits[many[begins[hits]] == few[hits]]
     begins = begins[hits]
+    following = np.minimum(begins + 1, len(many) - 1)
+    if not ((following > begins) & (many[following] == few[hits])).any():
+        return begins, hits
     counts = np.searchsorted(many, few[hits], "right") - begins
     ends = np.cumsum(counts)
     within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)

@@ -74,7 +74,9 @@ class DataFileWriter:
     def _open(self, rows: pa.Table) -> pq.ParquetWriter:
         self._sink = pa.BufferOutputStream()
         self._statistics = _Statistics(self._snapshot, self._schema.names)
-        repeated = [name for name in rows.column_names if _has_repeats(rows[name].slice(0, _SAMPLED_ROWS))]
+        sample = rows.slice(0, _SAMPLED_ROWS)
+        flat = [field.name for field in sample.schema if not pa.types.is_nested(field.type)]
+        repeated = [name for name in flat if pc.count_distinct(sample[name]).as_py() <= (1 - _REPEATED_SHARE) * len(sample)]
         return pq.ParquetWriter(
             self._sink, self._schema, compression="snappy", use_dictionary=repeated, store_schema=False, coerce_timestamps="us"
         )
@@ -218,10 +220,6 @@ class _Statistics:
         nulls = {name: count for name, count in self._nulls.items() if not pa.types.is_nested(self._kinds[name])}
         own = {"numRecords": self.rows, "minValues": least, "maxValues": greatest, "nullCount": nulls, "tightBounds": True}
         return json.dumps(own, separators=(",", ":"), ensure_ascii=False)
-
-
-def _has_repeats(sample: pa.ChunkedArray) -> bool:
-    return pa.types.is_nested(sample.type) or pc.count_distinct(sample, "all").as_py() <= (1 - _REPEATED_SHARE) * len(sample)
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, ...] | None:

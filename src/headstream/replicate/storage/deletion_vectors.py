@@ -18,6 +18,7 @@ import uuid
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -118,11 +119,6 @@ class DeletionVector:
             raise _invalid(self) from None
 
 
-def read_positions(table: Place, vector: DeletionVector) -> Positions:
-    """Return the rows that one deletion vector deletes; see read_vectors()."""
-    return read_vectors(table, [vector])[vector]
-
-
 def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[DeletionVector, Positions]:
     """Return the rows that deletion vectors delete; each file is read once.
 
@@ -207,20 +203,21 @@ def _encode(positions: Positions) -> bytes:
 def _encode_bitmap(values: npt.NDArray[np.uint32]) -> bytes:
     keys = values >> np.uint32(16)
     low = values.astype("<u2")  # the low halves
-    begins = np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
-    counts = np.diff(begins, append=len(values))
-    is_bitmap = counts > _MOST_IN_ARRAY
-    containers, done = [], 0
-    for begin, count in zip(begins[is_bitmap].tolist(), counts[is_bitmap].tolist(), strict=True):
+    begins = [0, *(np.flatnonzero(keys[1:] != keys[:-1]) + 1).tolist()]
+    ends = [*begins[1:], len(values)]
+    containers = []
+    for begin, end in zip(begins, ends, strict=True):
+        if end - begin <= _MOST_IN_ARRAY:
+            containers.append(low[begin:end].tobytes())
+            continue
         bits = np.zeros(1 << 16, np.bool_)
-        bits[low[begin : begin + count]] = True
-        containers += [low[done:begin].tobytes(), np.packbits(bits, bitorder="little").tobytes()]
-        done = begin + count
-    header = np.stack([keys[begins], counts - 1], axis=1).astype("<u2")
-    sizes = np.where(is_bitmap, 1 << 13, 2 * counts)
-    offsets = (np.cumsum(sizes) - sizes + 8 + 8 * len(begins)).astype("<u4")
-    top = struct.pack("<II", _NO_RUNS, len(begins)), header.tobytes(), offsets.tobytes()
-    return b"".join([*top, *containers, low[done:].tobytes()])
+        bits[low[begin:end]] = True
+        containers.append(np.packbits(bits, bitorder="little").tobytes())
+    most = [end - begin - 1 for begin, end in zip(begins, ends, strict=True)]
+    header = chain.from_iterable(zip(keys[begins].tolist(), most, strict=True))
+    offsets = accumulate(map(len, containers[:-1]), initial=8 + 8 * len(begins))
+    top = struct.pack(f"<II{2 * len(begins)}H{len(begins)}I", _NO_RUNS, len(begins), *header, *offsets)
+    return b"".join([top, *containers])
 
 
 def _decode(content: bytes) -> Positions:

@@ -278,14 +278,13 @@ class LogSnapshot:
         self.version = version
 
     def deleted_rows(self, files: Iterable[DataFile]) -> dict[str, Positions]:
-        """Return the deleted rows of files, omitting files without deleted rows; recently used vectors are kept in memory."""
+        """Return the deleted rows of files, omitting files without deleted rows; recently read vectors are kept in memory."""
         wanted = {file.path: file.vector for file in files if file.vector is not None}
-        unread = [vector for vector in wanted.values() if vector not in self._cached]
-        found = read_vectors(self.table, unread)
-        found |= {vector: self._cached[vector] for vector in wanted.values() if vector in self._cached}
+        known = {path: self._cached.get(vector) for path, vector in wanted.items()}
+        found = read_vectors(self.table, [wanted[path] for path, positions in known.items() if positions is None])
         for vector, positions in found.items():
             self.keep_vector(vector, positions)
-        return {path: found[vector] for path, vector in wanted.items()}
+        return {path: found[wanted[path]] if positions is None else positions for path, positions in known.items()}
 
     def keep_vector(self, vector: DeletionVector, positions: Positions) -> None:
         """Cache the rows of a vector for deleted_rows(), evicting old vectors."""
