@@ -167,17 +167,18 @@ class MergeOnRead:
             "num_target_rows_updated": counts.updated,
             "num_target_rows_deleted": counts.deleted,
         }
-        added = write_data_files(snapshot, rows) if rows.num_rows else []
-        commit_rows(
-            snapshot,
-            removed=removed,
-            added=added,
-            app_id=app_id,
-            version=version,
-            operation="MERGE",
-            metrics=metrics,
-            enable_deletion_vectors=True,
-        )
+        with ThreadPoolExecutor(1) as pool:  # commit_rows() writes the vectors at the same time
+            writing = [pool.submit(write_data_files, snapshot, rows)] if rows.num_rows else []
+            commit_rows(
+                snapshot,
+                removed=removed,
+                added=chain.from_iterable(files.result() for files in writing),
+                app_id=app_id,
+                version=version,
+                operation="MERGE",
+                metrics=metrics,
+                enable_deletion_vectors=True,
+            )
         self.index.keep(snapshot.files.keys(), plan.match)
         return counts
 

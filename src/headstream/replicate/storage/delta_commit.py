@@ -12,7 +12,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from headstream.core.codec.json_text import dump_json
@@ -39,7 +39,7 @@ def commit_rows(
     snapshot: LogSnapshot,
     *,
     removed: Mapping[str, Positions],
-    added: Sequence[DataFile],
+    added: Iterable[DataFile],
     app_id: str,
     version: int,
     operation: str,
@@ -51,7 +51,7 @@ def commit_rows(
     Args:
         snapshot: The snapshot in which the rows were found; advances to the commit.
         removed: Path of a live file -> all deleted rows, including previously deleted rows.
-        added: New files from write_data_files().
+        added: New files from write_data_files(); read after the vectors are written.
         enable_deletion_vectors: Whether the commit enables the feature if the table lacks it.
 
     Raises:
