@@ -201,7 +201,7 @@ def _merge_images(
     updated = {unquote_name(name) for name in plan.update}
     kept = [name for name in schema.names if name not in updated and name not in plan.match]
     effective, idle = [], np.zeros(changes.num_rows, np.bool_)
-    least = pc.min(changes[_SEQUENCE]).as_py()
+    least = pc.min(changes[_SEQUENCE]).as_py() if plan.effect == "newer" else ""
     for part in found:
         takes = _is_newer(snapshot, part, changes[_SEQUENCE], least) if plan.effect == "newer" else None
         if takes is not None:

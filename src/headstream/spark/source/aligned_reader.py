@@ -54,8 +54,8 @@ def make_aligned_source(name: str, schema: str, convert: Convert) -> type[DataSo
         schema: The converted columns, as Spark's DDL.
         convert: Called in each task with the rows that `headstream` would return.
     """
-
-    packed = cloudpickle.dumps(convert)  # the processes that only plan do not import what it needs
+    # Packed: the processes that only plan a stream do not import what the conversion needs.
+    packed = cloudpickle.dumps(convert)  # type: ignore[no-untyped-call]
 
     class Reader(AlignedStreamReader):
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

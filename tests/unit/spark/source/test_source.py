@@ -20,7 +20,7 @@ def test_source_imports_neither_pandas_nor_sink_nor_client_when_a_process_plans_
 
 
 def test_source_of_a_pipeline_imports_no_decoder_when_a_process_plans_its_stream() -> None:
-    source = cloudpickle.dumps(decoding_source(map)).hex()
+    source = cloudpickle.dumps(decoding_source(lambda rows: rows)).hex()  # type: ignore[no-untyped-call]
     script = f"import pickle, sys; pickle.loads(bytes.fromhex({source!r})); print([n for n in sys.modules if '.replicate' in n])"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
     assert ran.stdout.strip() == "[]"
