@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILE_ROWS: Final = 200_000
-REPEATS: Final = 3
+REPEATS: Final = {"rewrite": 3, "spark": 3, "scan": 7, "index": 7}
+"""Merges of each size, of which the median counts."""
 CHANGES: Final = 20_000
 MOST_REWRITTEN: Final = 20_000_000
 """Rows of the largest table that is rewritten: each merge of a larger one takes minutes."""
@@ -199,7 +200,7 @@ def compare(report: Report, directory: Path, rows: int, sizes: tuple[int, ...], 
             spark.sql(f"ALTER TABLE delta.`{work / 'table'}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
         first, _ = table.merge(1000)
         for changes in sizes:
-            found = [table.merge(changes) for _ in range(REPEATS)]
+            found = [table.merge(changes) for _ in range(REPEATS[way])]
             wall, cpu, written = (statistics.median(spent[part] for spent, _ in found) for part in range(3))
             factor = statistics.median(factor for _, factor in found)
             report.line(
@@ -252,14 +253,14 @@ def measure_store(report: Report, directory: Path, rows: int) -> None:
             for latency in (0.0, _LATENCY_S):
                 store.break_down(delay_s=latency)
                 store.requests()
-                spent = [table.merge(1000)[0] for _ in range(REPEATS)]
+                spent = [table.merge(1000)[0] for _ in range(REPEATS[way])]
                 requests = store.requests()
                 kinds = ", ".join(
-                    f"{sum(kind == method for method, _ in requests) / REPEATS:.0f} {kind}"
+                    f"{sum(kind == method for method, _ in requests) / REPEATS[way]:.0f} {kind}"
                     for kind in ("GET", "HEAD", "PUT", "POST")
                 )
                 wall = statistics.median(each.wall for each in spent)
-                counted = f"{len(requests) / REPEATS:.0f} requests ({kinds})"
+                counted = f"{len(requests) / REPEATS[way]:.0f} requests ({kinds})"
                 where = f"in a store that answers after {latency * 1e3:2.0f} ms"
                 report.line(f"{rows:>11,} rows {where}, 1,000 changes, {way:7}: {wall:6.3f} s, {counted}")
                 store.recover()
