@@ -1,8 +1,8 @@
-"""The pytest plugin: fixtures that tests can take wherever headstream is installed, without a line in conftest.py.
+"""The pytest plugin: fixtures that tests can use if headstream is installed, without code in conftest.py.
 
     def test_bill_is_sent(headstream_log): ...
 
-It imports headstream when a fixture is used: installing headstream must not slow down other tests.
+The plugin imports headstream only when a fixture is used, so that other tests are not slowed down.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Have pytest import headstream as any library: it compiles all modules of a plugin's package again, for their assertions."""
+    """Exclude headstream from assertion rewriting, for which pytest would compile all modules of the plugin's package again."""
     rewritten = getattr(early_config.pluginmanager.rewrite_hook, "_must_rewrite", None)
     if isinstance(rewritten, set):  # not a public name of pytest: without it, the first import takes two seconds longer
         rewritten.discard("headstream")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker of `source_database`."""
-    marker = "source_database(seed=0, rows=100, transactions=200, ...): arguments of the SourceDatabase of this test's fixture"
+    """Register the marker `source_database`."""
+    marker = "source_database(seed=0, rows=100, transactions=200, ...): arguments for the SourceDatabase of the test's fixture"
     config.addinivalue_line("markers", marker)
 
 
 @pytest.fixture
 def headstream_log() -> Iterator[Client]:
-    """Yield a connection to an empty log in memory, which has the API of every other log."""
+    """Yield a connection to an empty log in memory, with the API of every other log."""
     import headstream as hs
 
     with hs.connect("memory://") as log:
@@ -45,7 +45,7 @@ def headstream_log() -> Iterator[Client]:
 
 @pytest.fixture
 def headstream_server() -> Iterator[LocalServer]:
-    """Yield a running server with an empty log in memory: connect to its `url` (TCP) or `http_url`."""
+    """Yield a running server with an empty log in memory; clients connect to `url` (TCP) or `http_url`."""
     from headstream.testing.local_server import LocalServer  # needs the libraries of headstream[server]
 
     with LocalServer() as running:
@@ -54,7 +54,7 @@ def headstream_server() -> Iterator[LocalServer]:
 
 @pytest.fixture
 def source_database(request: pytest.FixtureRequest) -> SourceDatabase:
-    """Return a simulated source database; `@pytest.mark.source_database(seed=7, rows=10)` gives its arguments."""
+    """Return a simulated source database; `@pytest.mark.source_database(seed=7, rows=10)` sets the arguments."""
     from headstream.testing.source_database import SourceDatabase
 
     marker = request.node.get_closest_marker("source_database")
@@ -63,9 +63,9 @@ def source_database(request: pytest.FixtureRequest) -> SourceDatabase:
 
 @pytest.fixture(scope="session")
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
-    """Yield a running Kafka broker, one for the entire run; after a failed test, the end of its log is printed.
+    """Yield a running Kafka broker, one for the entire test run; after a failed test, the end of the broker's log is printed.
 
-    Tests that use it are skipped, with the reason, on a machine without Java.
+    Tests that use the broker are skipped on a machine without Java.
     """
     from headstream.errors import JavaError
     from headstream.testing.kafka_broker import KafkaBroker
@@ -83,9 +83,9 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """Yield a running PostgreSQL server, one for the entire run; a test creates separate tables or databases in it.
+    """Yield a running PostgreSQL server, one for the entire test run; each test creates separate tables or databases.
 
-    Its `wal_level` is logical. Tests that use it are skipped, with the reason, on a machine without PostgreSQL.
+    The server's `wal_level` is logical. Tests that use the server are skipped on a machine without PostgreSQL.
     """
     from headstream.errors import EnvironmentSetupError
     from headstream.testing.postgresql import PostgresServer, find_postgresql

@@ -20,10 +20,10 @@ from headstream.core.model.constructors import KindType
 PAGE = Path(__file__).parents[1] / "docs/api.md"
 HEAD = """# API reference
 
-For those who write programs in Python. After this page you know the parameters, results and errors of every public name.
+For Python developers: the parameters, results and errors of every public name of `import headstream as hs`.
 
-Every name of `import headstream as hs` is here, made from the docstrings by `make docs`. The pages about
-[connecting and producing](client.md), [consuming](consuming.md) and [headers](headers.md) tell how they are used together.
+`make docs` generates this page from the docstrings. The pages about [connecting and producing](client.md),
+[consuming](consuming.md) and [headers](headers.md) describe how to use the names together.
 """
 ROOMS: dict[str, tuple[str, ...]] = {
     "Connecting": ("connect", "connect_async", "Client", "AsyncClient", "Server", "AsyncServer"),

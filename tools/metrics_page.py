@@ -26,12 +26,12 @@ __all__ = ["families_of_pipeline", "families_of_server", "make_page", "name_of"]
 
 _HEAD: Final = """# Metrics
 
-For operators. After this page you know every metric, its type and its labels. It is made from the code;
-[monitoring](monitoring.md) has how metrics are collected, the dashboard and the alerts.
+For operators: every metric with its type and labels. The page is generated from the code. [Monitoring](monitoring.md) describes
+how to collect metrics, the dashboard and the alerts.
 
-Names begin with `headstream_` and contain the unit, except eight of a server that Iggy's tools know. A metric has at most
-1,000 series for topics, tables, groups or partitions. The rest is one series, `others`: the sum, or the largest for lags in
-seconds and for failures.
+Names begin with `headstream_` and contain the unit, except the names of eight server metrics that Iggy's tools use. A metric
+has at most 1,000 series for topics, tables, groups or partitions. The other values are combined in the series `others`: the
+maximum for lags in seconds and for failures, otherwise the sum.
 """
 _WAITING: Final = ("parked", "delayed", "dead", "waiting_bytes", "oldest_wait_seconds", "waiting_for_loads", "open_transactions")
 

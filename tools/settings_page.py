@@ -25,35 +25,37 @@ __all__ = ["make_page"]
 
 _HEAD: Final = """# Settings
 
-For operators and data engineers. After this page you know the name, default and meaning of every setting of the server, of a
-Replicate pipeline and of Spark's source and sink. It is made from the code.
+For operators and data engineers: name, default and meaning of every setting of the server, of a Replicate pipeline, and of
+Spark's source and sink. The page is generated from the code.
 """
 _SERVER: Final = """## The server
 
-[The server](server.md#settings) has the ways to set them, and what they do. A key with a reason in the last column is accepted
-and has no effect; one with *only* accepts nothing else.
+[The server](server.md#settings) describes the meaning of these keys and how to set them. A key with a reason in the last column
+is accepted but has no effect; a key with *only* accepts no other value.
 
 | key | default | variable | |
 |---|---|---|---|"""
 _PIPELINE: Final = """## A Replicate pipeline
 
-At the top of the file of `headstream replicate run --config` ([an example](../examples/replicate.toml)); most are options of the
-command too, with `-` for `_`. In Python they are fields of `ReplicateConfig`, where those that are durations end in `_us`.
+These settings are at the top of the file that `headstream replicate run --config` reads
+([an example](../examples/replicate.toml)). Most settings are also options of the command, with `-` in place of `_`.
+In Python, the settings are fields of `ReplicateConfig`; the names of durations end in `_us`.
 """
 _SECTIONS: Final = (
     ('### `[defaults]` and `[table."PATTERN"]`', TableSettings),
-    ("### `[merge]`, which has `strategy` too: `merge_strategy` of all tables", MergeSettings),
+    ("### `[merge]`, also with `strategy`: the `merge_strategy` of all tables", MergeSettings),
     ("### `[debezium]`", DebeziumSettings),
-    ("### `[iceberg]`: [Iceberg tables beside the Delta tables](iceberg.md)", IcebergSettings),
+    ("### `[iceberg]`: [Iceberg tables from Delta tables](iceberg.md)", IcebergSettings),
     ("### `[registry]`", RegistrySettings),
     ("### `[storage]`", StorageSettings),
     ("### `[format]`", MessageFormat),
 )
 _ELSEWHERE: Final = {"local_copy", "rules", "registry", "format", "storage", "merge", "iceberg", "debezium"}
-"""Fields of ReplicateConfig that are sections, or not for people."""
+"""Fields of ReplicateConfig that are sections, or are not for users."""
 _SPARK: Final = """## Spark
 
-Options of `format("headstream")`: [reading](spark.md#options-of-a-read) and [writing](spark.md#writing) have their meaning.
+These are the options of `format("headstream")`. For their meaning, see [reading](spark.md#options-of-a-read) and
+[writing](spark.md#writing).
 
 | | options |
 |---|---|"""
@@ -97,7 +99,7 @@ def _table(settings: type, left_out: set[str] | None = None) -> Iterator[str]:
 
 
 def _describe_fields(settings: type) -> dict[str, str]:
-    """Return what the section Args of a class's docstring says of each field."""
+    """Return the text of each field in the section Args of a class's docstring."""
     arguments = (inspect.getdoc(settings) or "").partition("Args:\n")[2].partition("\n\n")[0]
     found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", arguments, re.MULTILINE)
     return {name: " ".join(text.split()).replace("|", "\\|") for name, text in found}

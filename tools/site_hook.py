@@ -31,8 +31,8 @@ _LINK = re.compile(r"\]\(\.\./([^)#\s]+)(#[^)\s]*)?\)")
 _WIDTH = 120
 _COMMANDS = """# Commands
 
-For operators and for those who write scripts. After this page you know the options of every command of `headstream`.
-[JSON output of commands](cli-output.md) has the shapes of `--output json`.
+For operators and authors of scripts: the options of every command of `headstream`.
+[JSON output of commands](cli-output.md) describes the output of `--output json`.
 """
 _REDIRECT = """<!doctype html>
 <title>Moved</title>

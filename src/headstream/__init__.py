@@ -116,7 +116,7 @@ if TYPE_CHECKING:
     from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
     from headstream.handlers.app import App
 
-bool = bool_  # the kind's name, `hs.bool`; left out of __all__ so that a star import keeps the built-in
+bool = bool_  # the kind's name, `hs.bool`; omitted from __all__ so that a star import keeps the built-in
 
 __all__ = [
     "AccessError", "AlreadyExistsError", "App", "AsyncClient", "AsyncConsumer", "AsyncProducer", "AsyncServer",

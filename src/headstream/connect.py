@@ -221,5 +221,5 @@ def _refusal(text: str, parts: SplitResult) -> InvalidUrlError:
     if parts.scheme in _ELSEWHERE:
         return InvalidUrlError(f"this build does not support {parts.scheme}://", where=text, advice=f"Use {_KINDS}")
     if not parts.scheme or "://" not in text:
-        return InvalidUrlError(f"{text!r} is not a URL", advice=f"For a directory write {Path(text).absolute().as_uri()}")
+        return InvalidUrlError(f"{text!r} is not a URL", advice=f"For a directory, write {Path(text).absolute().as_uri()}")
     return InvalidUrlError(f"{parts.scheme}:// is not a supported scheme", where=text, advice=f"Use {_KINDS}")

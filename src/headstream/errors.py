@@ -36,13 +36,13 @@
     │   ├── NotALogError                         a directory that contains other files
     │   ├── LogVersionError                      written by a newer version of Headstream, or by one that is too old
     │   ├── LogLockedError                       another process has the log open for writing
-    │   ├── CorruptLogError                      bytes on disk that contradict each other
+    │   ├── CorruptLogError                      data on disk that is inconsistent
     │   │   └── CorruptSendError                 messages that cannot be read, with their offsets
     │   │       └── ChecksumError                a payload does not match its checksum
     │   ├── StorageError                         the operating system refused a file operation
     │   │   ├── DiskFullError                    no space, or the user's quota is used up
     │   │   └── PartitionClosedError             a sync failed: no more appends until the log is opened again
-    │   └── OffsetOutOfRangeError                an offset that retention has dropped, or that has not been written
+    │   └── OffsetOutOfRangeError                the message at an offset was dropped by retention, or is not written yet
     ├── ReplicateError                           the Replicate pipeline
     │   ├── SchemaError                          a metadata message or schema that cannot be used
     │   │   └── SchemaChangeError                a change of the source's schema that a table cannot follow
@@ -114,7 +114,7 @@ class ConsumersLimitError(LimitError):
 
 
 class ProducersLimitError(LimitError):
-    """A partition rejects a new producer, because it remembers its maximum of producers, all recently active; retry later."""
+    """A partition rejects a new producer, because its maximum number of producers are all recently active; retry later."""
 
 
 class DecodeError(HeadstreamError, ValueError):
@@ -300,7 +300,7 @@ class PartitionClosedError(StorageError):
 
 
 class OffsetOutOfRangeError(LogError):
-    """An offset was dropped by retention, or has not been written."""
+    """The message at an offset was dropped by retention, or has not been written yet."""
 
 
 class ReplicateError(HeadstreamError):

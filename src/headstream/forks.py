@@ -53,7 +53,7 @@ def close_copy(link: socket.socket) -> None:
 
 def keep_forever(one: object) -> None:
     """Keep an object until the process exits: its destructor would act for the parent, or wait for a parent's thread."""
-    import ctypes  # it is needed in few processes
+    import ctypes  # few processes need this module
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
@@ -62,9 +62,7 @@ def _notify_objects() -> None:
     for one in list(_objects):
         try:
             one.after_fork()
-        except (
-            Exception
-        ):  # a thread of the parent can have been creating or closing it; the other objects are notified nevertheless
+        except Exception:  # a thread of the parent may have been creating or closing the object; all other objects are notified
             _log.exception("%s cannot be used after a fork", type(one).__name__)
 
 

@@ -145,7 +145,7 @@ def test_kafka_tells_of_no_single_messages(place: Place) -> None:
     log.create_topic(TOPIC)
     log.seek_group(TOPIC, "billing", "first")
     if place.url.startswith("kafka"):
-        with pytest.raises(UnsupportedError, match="no state of single messages"):
+        with pytest.raises(UnsupportedError, match="no state of individual messages"):
             log.group_deliveries(TOPIC, "billing")
     else:
         assert log.group_deliveries(TOPIC, "billing").pause.attempts_count == 0

@@ -45,7 +45,7 @@ export async function call<T>(method: string, path: string, options: Options = {
 export async function download(path: string, most: number, signal?: AbortSignal, onPart: (count: number) => void = () => {}): Promise<Blob> {
   const response = await send("GET", path, signal ? { signal } : {});
   if (!response.ok) throw readError(response.status, await response.text());
-  if (Number(response.headers.get("content-length") ?? 0) > most) throw new ApiError(0, "too large to show: save it instead");
+  if (Number(response.headers.get("content-length") ?? 0) > most) throw new ApiError(0, "too large to show: save the payload instead");
   const parts: Uint8Array<ArrayBuffer>[] = [];
   let count = 0;
   for (const reader = response.body!.getReader(); ; ) {
@@ -71,7 +71,7 @@ async function send(method: string, path: string, options: Options): Promise<Res
     return await fetch(path + text, init);
   } catch (error) {
     if ((error as Error).name === "AbortError") throw error;
-    throw new ApiError(0, "The server does not answer. It is tried again.", "unreachable");
+    throw new ApiError(0, "The server does not answer. Retrying.", "unreachable");
   }
 }
 

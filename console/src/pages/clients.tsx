@@ -73,7 +73,7 @@ export function Clients(): JSX.Element {
               { name: "Sent", isNumber: true, isMinor: true, show: (one) => bytes(one.sent_bytes) },
             ]}
           />
-          <p class="muted">Since the server's start.</p>
+          <p class="muted">Since the server started.</p>
         </>
       )}
     </>

@@ -46,7 +46,7 @@ function Choose({ all }: { all: Topic[] }): JSX.Element {
         empty={
           <Empty title="There are no dead letters.">
             <p>
-              A consumer with <code>on_error</code> and <code>dead_letter="shop/orders.dead"</code> puts messages there that it gave up. Topics whose names end in .dead or
+              A consumer with <code>on_error</code> and <code>dead_letter="shop/orders.dead"</code> copies permanently failed messages to that topic. Topics whose names end in .dead or
               .dlq are listed here.
             </p>
           </Empty>
@@ -62,7 +62,7 @@ function Choose({ all }: { all: Topic[] }): JSX.Element {
             ),
           },
           { name: "Partitions", isNumber: true, isMinor: true, show: (topic) => count(topic.partitions.length) },
-          { name: "Messages", about: "With those that were redriven or discarded, until retention removes them", isNumber: true, sort: messagesCount, show: (topic) => count(messagesCount(topic)) },
+          { name: "Messages", about: "Including redriven and discarded dead letters that retention has not removed yet", isNumber: true, sort: messagesCount, show: (topic) => count(messagesCount(topic)) },
           { name: "Size", isNumber: true, sort: sizeBytes, show: (topic) => sizeText([topic]) },
         ]}
       />
@@ -80,7 +80,7 @@ function AnotherTopic({ all }: { all: Topic[] }): JSX.Element {
     <>
       <input
         list="other-topics"
-        aria-label="Letters of another topic"
+        aria-label="Dead letters of another topic"
         placeholder="Another topic …"
         autocomplete="off"
         spellcheck={false}
@@ -162,7 +162,7 @@ function TopicDeadLetters({ topic, where, canManage, decodes }: TopicProps): JSX
       </Head>
       {error && <Failure error={error} />}
       <dl class="tiles">
-        <Tile label="Letters" value={counted ? count(counted.deadLetters) : "…"} about={counted?.isRunning ? `counting: ${plural(counted.scanned, "message")} read` : "not redriven, not discarded"} />
+        <Tile label="Dead letters" value={counted ? count(counted.deadLetters) : "…"} about={counted?.isRunning ? `counting: ${plural(counted.scanned, "message")} read` : "neither redriven nor discarded"} />
         <Tile label="Reasons" value={counted ? count(counted.reasons.length) : "…"} about="different by topic, group and error" />
       </dl>
       <h2>Reasons</h2>
@@ -176,11 +176,11 @@ function TopicDeadLetters({ topic, where, canManage, decodes }: TopicProps): JSX
             choose(text);
           }}
         >
-          <input type="search" data-filter aria-label="Filter letters" placeholder="hs.origin.group = 'billing'  ( / )" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+          <input type="search" data-filter aria-label="Filter dead letters" placeholder="hs.origin.group = 'billing'  ( / )" value={text} onInput={(event) => setText(event.currentTarget.value)} />
           <button type="submit">Filter</button>
           {where && (
             <button type="button" onClick={() => choose("")}>
-              All letters
+              All dead letters
             </button>
           )}
         </form>
@@ -243,7 +243,7 @@ function Reasons({ rows, isRunning, where, canManage, onChoose, onAct }: Reasons
       rows={rows}
       rowKey={keyOfReason}
       sortedBy={{ name: "Letters", isDown: true }}
-      empty={isRunning ? <p class="muted none">Counting …</p> : <Empty title="No letters are left here." />}
+      empty={isRunning ? <p class="muted none">Counting …</p> : <Empty title="There are no dead letters left." />}
       columns={[
         {
           name: "Reason",
@@ -265,7 +265,7 @@ function Reasons({ rows, isRunning, where, canManage, onChoose, onAct }: Reasons
         { name: "Group", sort: (one) => one.group ?? "", show: (one) => (one.group === null ? <span class="muted">none</span> : <Text>{one.group}</Text>) },
         { name: "From", isMinor: true, sort: (one) => one.topic ?? "", show: (one) => (one.topic === null ? <span class="muted">–</span> : <Text>{one.topic}</Text>) },
         { name: "Letters", isNumber: true, sort: (one) => one.count, show: (one) => count(one.count) },
-        { name: "Attempts", about: "The most of one of them", isNumber: true, isMinor: true, sort: (one) => one.most_attempts ?? 0, show: (one) => (one.most_attempts === null ? "–" : count(one.most_attempts)) },
+        { name: "Attempts", about: "Maximum of one dead letter", isNumber: true, isMinor: true, sort: (one) => one.most_attempts ?? 0, show: (one) => (one.most_attempts === null ? "–" : count(one.most_attempts)) },
         { name: "Last failed", isMinor: true, sort: (one) => one.last_failed_us ?? 0, show: (one) => (one.last_failed_us === null ? "–" : <Time us={one.last_failed_us} />) },
         {
           name: "Actions",
@@ -305,12 +305,12 @@ function DeadLetterTable({ topic, found, onOpen, onMore }: DeadLetterTableProps)
         label="Letters"
         rows={found.deadLetters}
         rowKey={(one) => `${one.partition} ${one.message.offset}`}
-        empty={found.isRunning ? <p class="muted none">Searching …</p> : <p class="muted none">No letter matches.</p>}
+        empty={found.isRunning ? <p class="muted none">Searching …</p> : <p class="muted none">No dead letter matches.</p>}
         columns={[
           {
             name: hasPartitions ? "Partition : offset" : "Offset",
             show: (one) => (
-              <button type="button" class="link" data-row aria-label={`Letter at offset ${one.message.offset} of partition ${one.partition}`} onClick={() => onOpen(one)}>
+              <button type="button" class="link" data-row aria-label={`Dead letter at offset ${one.message.offset} of partition ${one.partition}`} onClick={() => onOpen(one)}>
                 {hasPartitions ? `${one.partition} : ` : ""}
                 {count(one.message.offset)}
               </button>
@@ -353,11 +353,11 @@ function Origin({ letter, canManage, onAct }: { letter: DeadLetter; canManage: b
   return (
     <>
       <dl class="facts origin">
-        <dt>Comes from</dt>
+        <dt>Origin</dt>
         <dd class="wrap">
           <OriginName history={history} />
         </dd>
-        <dt>Given up by</dt>
+        <dt>Failed in</dt>
         <dd>
           {history["origin.group"] === undefined ? <span class="muted">no group</span> : <Text>{history["origin.group"]}</Text>}
           {history["attempts"] !== undefined && ` after ${plural(Number(history["attempts"]), "attempt")}`}
@@ -375,10 +375,10 @@ function Origin({ letter, canManage, onAct }: { letter: DeadLetter; canManage: b
       {canManage && (
         <p class="row-actions">
           <button type="button" onClick={() => onAct("redrive", { where: "", single })}>
-            Redrive this one …
+            Redrive this dead letter …
           </button>
           <button type="button" class="danger-quiet" onClick={() => onAct("discard", { where: "", single })}>
-            Discard this one …
+            Discard this dead letter …
           </button>
         </p>
       )}

@@ -46,7 +46,7 @@ export function GroupTable({ rows, hasTopic }: { rows: Group[]; hasTopic: boolea
           ? [{ name: "Topic", sort: (group: Group) => `${group.stream}/${group.topic}`, show: (group: Group) => <Text>{`${group.stream}/${group.topic}`}</Text> }]
           : []),
         { name: "Members", isNumber: true, isMinor: true, sort: (group) => group.members.length, show: (group) => count(group.members.length) },
-        { name: "Committed", about: "Messages each second", isNumber: true, isMinor: true, sort: (group) => commitRate(group) ?? 0, show: (group) => rate(commitRate(group)) },
+        { name: "Committed", about: "Messages per second", isNumber: true, isMinor: true, sort: (group) => commitRate(group) ?? 0, show: (group) => rate(commitRate(group)) },
         { name: "Lag", about: "Messages left to read", isNumber: true, sort: (group) => group.lag, show: (group) => `${count(group.lag)}` },
       ]}
     />
@@ -87,18 +87,18 @@ export function GroupPage({ place, rights: _ }: { place: Place; rights: Rights }
       {unfinished && unfinished.paused_until_us > 0 && <Pause group={group} state={unfinished} onResumed={() => void deliveries.refresh()} />}
       <dl class="tiles">
         <Tile label="Lag" value={count(group.lag)} about="messages left to read" {...(group.lag > 0 ? { tone: "warn" as const } : { tone: "good" as const })} />
-        <Tile label="Committed" value={rate(commitRate(group))} about="messages, in the last seconds" />
+        <Tile label="Committed" value={rate(commitRate(group))} about="messages, in the last few seconds" />
         <Tile
           label="Members"
           value={count(group.members.length)}
-          about={group.process !== null ? `in process ${group.process}` : memberless ? `${plural(memberless, "partition")} without one` : "every partition has one"}
+          about={group.process !== null ? `in process ${group.process}` : memberless ? `${plural(memberless, "partition")} without a member` : "every partition has a member"}
         />
         <Tile label="Partitions" value={count(group.partitions.length)} about={`generation ${group.generation}`} />
         {unfinished && failing !== null && (
           <Tile
             label="Failing"
             value={count(failing)}
-            about={`${plural(sum(unfinished.partitions, (one) => one.poisoned), "message")} given up, ${plural(sum(unfinished.partitions, (one) => one.open_letters), "letter")} open`}
+            about={`${plural(sum(unfinished.partitions, (one) => one.poisoned), "message")} failed permanently, ${plural(sum(unfinished.partitions, (one) => one.open_letters), "open dead letter")}`}
             {...(failing > 0 ? { tone: "warn" as const } : {})}
           />
         )}
@@ -119,10 +119,10 @@ export function GroupPage({ place, rights: _ }: { place: Place; rights: Rights }
             ),
           },
           { name: "Next to read", isNumber: true, sort: (one) => one.committed ?? -1, show: (one) => (one.committed === null ? <span class="muted">nothing committed</span> : count(one.committed)) },
-          { name: "Next offset", about: "Of the next message appended", isNumber: true, sort: (one) => one.end_offset, show: (one) => count(one.end_offset) },
+          { name: "Next offset", about: "Offset of the next message", isNumber: true, sort: (one) => one.end_offset, show: (one) => count(one.end_offset) },
           { name: "Member", isNumber: true, isMinor: true, show: (one) => (one.member === null ? <span class="muted">none</span> : one.member) },
-          { name: "Leased", about: "Messages that a worker has", isNumber: true, isMinor: true, show: (one) => count(open.get(one.number)?.leased ?? 0) },
-          { name: "Deferred", about: "Messages put off by a worker", isNumber: true, isMinor: true, show: (one) => count(open.get(one.number)?.deferred ?? 0) },
+          { name: "Leased", about: "Messages leased to a worker", isNumber: true, isMinor: true, show: (one) => count(open.get(one.number)?.leased ?? 0) },
+          { name: "Deferred", about: "Messages deferred by a worker", isNumber: true, isMinor: true, show: (one) => count(open.get(one.number)?.deferred ?? 0) },
           { name: "Failing", about: "Messages that wait for another attempt", isNumber: true, isMinor: true, show: (one) => count(failingCount(open.get(one.number))) },
           {
             name: "Lag",
@@ -150,7 +150,7 @@ export function GroupPage({ place, rights: _ }: { place: Place; rights: Rights }
           }}
           onClose={() => setAsked(null)}
         >
-          <p>Its committed offsets are removed. Consumers that use the name again begin anew.</p>
+          <p>The group's committed offsets are removed. Consumers that use the name again have no committed offsets.</p>
         </ConfirmByName>
       )}
     </>
@@ -180,7 +180,7 @@ function Pause({ group, state, onResumed }: PauseProps): JSX.Element {
     <div class="notice warn" role="status">
       <p>
         <strong>{leftUs > 0 ? `Paused for another ${duration(leftUs)}.` : "On trial: one message is delivered."}</strong>{" "}
-        {count(state.failed_attempts)} of its last {plural(state.last_attempts, "attempt")} failed, {duration(Math.max(1e6, state.now_us - state.paused_since_us))} ago. It has been paused{" "}
+        {count(state.failed_attempts)} of the last {plural(state.last_attempts, "attempt")} failed, {duration(Math.max(1e6, state.now_us - state.paused_since_us))} ago. The group has been paused{" "}
         {plural(state.pauses, "time")}.
       </p>
       <p>
@@ -188,7 +188,7 @@ function Pause({ group, state, onResumed }: PauseProps): JSX.Element {
           Resume
         </button>{" "}
         <span class="muted">
-          {group.members.length > 0 ? `The server refuses it until its ${plural(group.members.length, "member")} have stopped.` : "Its consumers then begin at once, with their attempts counted anew."}
+          {group.members.length > 0 ? `The server rejects this until the ${plural(group.members.length, "member")} of the group have stopped.` : "Consumers then continue immediately, and attempts are counted from 0."}
         </span>
       </p>
       {error && <Failure error={error} />}
@@ -262,7 +262,7 @@ function Seek({ group, onClose }: { group: Group; onClose: () => void }): JSX.El
       onClose={onClose}
     >
       {group.members.length > 0 && (
-        <p class="notice warn">The group has {plural(group.members.length, "member")}: the server refuses a seek until they have stopped.</p>
+        <p class="notice warn">The group has {plural(group.members.length, "member")}: the server rejects a seek until the members have stopped.</p>
       )}
       <Field label="Continue at">
         <select value={target} onChange={(event) => changed(() => setTarget(event.currentTarget.value as Target))}>
@@ -270,7 +270,7 @@ function Seek({ group, onClose }: { group: Group; onClose: () => void }): JSX.El
           <option value="last">the end: skip everything</option>
           <option value="time">a time …</option>
           <option value="offset">an offset …</option>
-          <option value="back">some messages back …</option>
+          <option value="back">a number of messages back …</option>
         </select>
       </Field>
       {needsValue && (
@@ -284,7 +284,7 @@ function Seek({ group, onClose }: { group: Group; onClose: () => void }): JSX.El
       )}
       {planning ? (
         <p class="looking" role="status">
-          {`looking at partition ${count(planning.done + 1)} of ${count(group.partitions.length)} … `}
+          {`reading partition ${count(planning.done + 1)} of ${count(group.partitions.length)} … `}
           <button type="button" onClick={() => planning.asking.abort()}>
             Stop
           </button>

@@ -41,7 +41,7 @@ function ChooseTopic({ all }: { all: Topic[] }): JSX.Element {
         rowKey={fullName}
         filterBy={fullName}
         sortedBy={{ name: "Topic", isDown: false }}
-        empty={<Empty title="There are no topics with messages to look at." />}
+        empty={<Empty title="There are no topics whose messages you can read." />}
         columns={[
           {
             name: "Topic",
@@ -228,7 +228,7 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
               <Empty title={found.isRunning ? "Searching …" : found.error ? found.error.message : `No message ${found.kind === "where" ? "matches" : "contains"} “${found.text}”.`} />
             ) : (
               <Empty title="This partition has no messages.">
-                {isTailing ? <p>Waiting for the first one …</p> : <Command>{`headstream send ${fullName(topic)} hello --partition ${at.partition}`}</Command>}
+                {isTailing ? <p>Waiting for the first message …</p> : <Command>{`headstream send ${fullName(topic)} hello --partition ${at.partition}`}</Command>}
               </Empty>
             )
           ) : (
@@ -249,7 +249,7 @@ function Browser({ topic, partition, place, rights }: BrowserProps): JSX.Element
             {found
               ? describeSearch(found)
               : `${plural(length, "offset")}, ${count(base)} to ${count(Math.max(base, end - 1))}`}
-            {isTailing && " · following the end, asked for each second"}
+            {isTailing && " · following the end, refreshed every second"}
           </p>
         </div>
         {shown && (

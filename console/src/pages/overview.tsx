@@ -38,7 +38,7 @@ export function OverviewPage({ rights }: { rights: Rights }): JSX.Element {
         <Tile
           label="Consumer groups"
           value={count(lagging.length)}
-          about={lag > 0 ? `${plural(lag, "message")} behind` : "none is behind"}
+          about={lag > 0 ? `${plural(lag, "message")} left to read` : "no messages left to read"}
           {...(lag > 0 ? { tone: "warn" as const } : {})}
         />
         {stats && (
@@ -131,9 +131,9 @@ function Behind({ all }: { all: Group[] }): JSX.Element {
   const rows = [...all].sort((a, b) => b.lag - a.lag).slice(0, MOST_ROWS);
   return (
     <div>
-      <h2>Groups furthest behind</h2>
+      <h2>Groups with the largest lag</h2>
       <Table
-        label="Groups furthest behind"
+        label="Groups with the largest lag"
         rows={rows}
         rowKey={(group) => `${group.stream}/${group.topic}/${group.name}`}
         empty={<p class="muted none">No group has committed an offset yet.</p>}
@@ -158,7 +158,7 @@ function Behind({ all }: { all: Group[] }): JSX.Element {
 function FirstRun({ rights }: { rights: Rights }): JSX.Element {
   return (
     <Empty title="There are no topics yet.">
-      <p>Create one and send a first message:</p>
+      <p>Create a topic and send a first message:</p>
       <Command>headstream topic create shop/orders</Command>
       <Command>headstream send shop/orders hello --header attempt=uint8:1</Command>
       {rights.createTopics && (

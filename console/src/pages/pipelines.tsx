@@ -24,7 +24,7 @@ export function PipelinesPage({ place }: { place: Place }): JSX.Element {
       <Head title="Pipelines" of={known} />
       {all.length === 0 && (
         <Empty title="No pipeline is registered.">
-          <p>Name the checkpoints of Replicate pipelines when you start the server or the console, directories or URIs of an object store:</p>
+          <p>When you start the server or the console, specify the checkpoints of Replicate pipelines (directories, or URIs of an object store):</p>
           <Command>headstream server --data /var/lib/shop --pipeline /data/checkpoint</Command>
         </Empty>
       )}
@@ -77,7 +77,7 @@ function Numbers({ checkpoint, report }: { checkpoint: string; report: PipelineR
     <dl class="tiles">
       <Tile label="Changes" value={isRunning ? rate(rateOf(checkpoint, "changes")) : "–"} about={report.run ? `${count(report.run.changes)} applied in this run` : "no run yet"} />
       <Tile label="Read" value={isRunning ? byteRate(rateOf(checkpoint, "bytes")) : "–"} about={report.run ? `${plural(report.run.messages, "message")}, ${bytes(report.run.bytes)} in this run` : "no run yet"} />
-      <Tile label="Lag" value={lag === null ? "–" : duration(lag * 1e6)} about="of the table furthest behind, at its newest change" />
+      <Tile label="Lag" value={lag === null ? "–" : duration(lag * 1e6)} about="of the table with the largest lag, for its newest change" />
       <Tile
         label="Waiting"
         value={count(report.waiting)}
@@ -89,7 +89,7 @@ function Numbers({ checkpoint, report }: { checkpoint: string; report: PipelineR
       <Tile
         label="Open transactions"
         value={count(report.open_transactions)}
-        about={oldest ? <Text breaks>{`the oldest for ${duration(oldest.wait_seconds * 1e6)}: ${oldest.lacks}`}</Text> : "not whole yet"}
+        about={oldest ? <Text breaks>{`the oldest for ${duration(oldest.wait_seconds * 1e6)}: ${oldest.lacks}`}</Text> : "incomplete"}
       />
     </dl>
   );
@@ -103,7 +103,7 @@ function Tables({ report, index, nowUs }: { report: PipelineReport; index: numbe
       rowKey={(one) => one.table}
       filterBy={(one) => one.table}
       sortedBy={{ name: "Table", isDown: false }}
-      empty={<p class="muted none">No table yet: its first metadata or data message makes it known.</p>}
+      empty={<p class="muted none">No table yet: a table appears with its first metadata or data message.</p>}
       columns={[
         {
           name: "Table",
@@ -123,11 +123,11 @@ function Tables({ report, index, nowUs }: { report: PipelineReport; index: numbe
         { name: "Inserted", about: "Rows, in this run", isNumber: true, isMinor: true, sort: (one) => one.inserted, show: (one) => count(one.inserted) },
         { name: "Updated", about: "Rows, in this run", isNumber: true, isMinor: true, sort: (one) => one.updated, show: (one) => count(one.updated) },
         { name: "Deleted", about: "Rows, in this run", isNumber: true, isMinor: true, sort: (one) => one.deleted, show: (one) => count(one.deleted) },
-        { name: "Lag", about: "From the source's commit to the table, of its newest change", isNumber: true, sort: (one) => one.lag_seconds ?? -1, show: (one) => (one.lag_seconds === null ? "–" : duration(one.lag_seconds * 1e6)) },
-        { name: "Last change", about: "When the source committed it", isNumber: true, sort: (one) => one.last_change_us ?? 0, show: (one) => (one.last_change_us === null ? "–" : <span title={String(new Date(one.last_change_us / 1000).toISOString())}>{ago(nowUs, one.last_change_us)}</span>) },
+        { name: "Lag", about: "From the commit in the source to the table, for the newest change", isNumber: true, sort: (one) => one.lag_seconds ?? -1, show: (one) => (one.lag_seconds === null ? "–" : duration(one.lag_seconds * 1e6)) },
+        { name: "Last change", about: "Commit time in the source", isNumber: true, sort: (one) => one.last_change_us ?? 0, show: (one) => (one.last_change_us === null ? "–" : <span title={String(new Date(one.last_change_us / 1000).toISOString())}>{ago(nowUs, one.last_change_us)}</span>) },
         { name: "Waiting", about: "Messages", isNumber: true, sort: (one) => one.waiting, show: (one) => count(one.waiting) },
-        { name: "Dead", about: "Messages in the dead letter", isNumber: true, isMinor: true, sort: (one) => one.dead, show: (one) => count(one.dead) },
-        { name: "Schema", about: "Its newest version", isMinor: true, show: (one) => (one.versions[0] ? <span class="nowrap">{`version ${one.versions[0].version}`}</span> : "–") },
+        { name: "Dead", about: "Messages in the dead-letter topic", isNumber: true, isMinor: true, sort: (one) => one.dead, show: (one) => count(one.dead) },
+        { name: "Schema", about: "Newest version", isMinor: true, show: (one) => (one.versions[0] ? <span class="nowrap">{`version ${one.versions[0].version}`}</span> : "–") },
       ]}
     />
   );
@@ -174,7 +174,7 @@ function TablePage({ pipeline, index, table, nowUs }: TableProps): JSX.Element {
       {failing && (
         <div class="notice bad" role="alert">
           <p>
-            {plural(failing.failures, "failure")} since <Time us={failing.since_us} />; it is {retry(failing, nowUs)}.
+            {plural(failing.failures, "failure")} since <Time us={failing.since_us} />; the merge is {retry(failing, nowUs)}.
           </p>
           <blockquote>
             <Text breaks>{failing.reason}</Text>
@@ -183,22 +183,22 @@ function TablePage({ pipeline, index, table, nowUs }: TableProps): JSX.Element {
       )}
       <dl class="tiles">
         <Tile label="Rows" value={count(rowsOf(table))} about={`${count(table.inserted)} inserted, ${count(table.updated)} updated, ${count(table.deleted)} deleted in this run`} />
-        <Tile label="Lag" value={table.lag_seconds === null ? "–" : duration(table.lag_seconds * 1e6)} about="from the source's commit to the table" />
+        <Tile label="Lag" value={table.lag_seconds === null ? "–" : duration(table.lag_seconds * 1e6)} about="from the commit in the source to the table" />
         <Tile label="Last change" value={table.last_change_us === null ? "–" : ago(nowUs, table.last_change_us)} about={table.last_change_us === null ? "none with a commit time in this run" : <Time us={table.last_change_us} />} />
         <Tile
           label="Waiting"
           value={count(table.waiting)}
-          about={table.waiting_since_us === null ? "messages" : `messages, ${bytes(table.waiting_bytes)}, the oldest since ${ago(nowUs, table.waiting_since_us)}, for ${table.waits_for ?? "an unknown cause"}`}
+          about={table.waiting_since_us === null ? "messages" : `messages, ${bytes(table.waiting_bytes)}, the oldest from ${ago(nowUs, table.waiting_since_us)}, waiting for ${table.waits_for ?? "an unknown cause"}`}
           {...(table.waiting > 0 ? { tone: "warn" as const } : {})}
         />
         <Tile label="Dead letters" value={count(table.dead)} about={table.dead_reason === null ? "messages" : <Text breaks>{table.dead_reason}</Text>} {...(table.dead > 0 ? { tone: "bad" as const } : {})} />
       </dl>
-      <h2>Versions of its schema</h2>
+      <h2>Versions of the schema</h2>
       <Table
         label="Versions"
         rows={table.versions}
         rowKey={(one) => one.schema_id}
-        empty={<p class="muted none">The schema zone has none.</p>}
+        empty={<p class="muted none">The schema store has no version of this schema.</p>}
         columns={[
           { name: "Version", show: (one) => <span data-row tabIndex={-1}>{one.version}</span> },
           { name: "Arrived", show: (one) => <Time us={one.arrived_us} /> },
@@ -206,7 +206,7 @@ function TablePage({ pipeline, index, table, nowUs }: TableProps): JSX.Element {
           { name: "Key", isMinor: true, show: (one) => (one.keys.length ? <Text>{one.keys.join(", ")}</Text> : <span class="muted">none</span>) },
           { name: "Source", isMinor: true, show: (one) => <Text>{one.task ? `${one.source}, task ${one.task}` : one.source}</Text> },
           { name: "Schema id", isMinor: true, show: (one) => <span class="mono wrap"><Text breaks>{one.schema_id}</Text></span> },
-          { name: "Difference to the version before", show: (one) => <Differences of={one} /> },
+          { name: "Difference from the previous version", show: (one) => <Differences of={one} /> },
         ]}
       />
       {table.versions_count > table.versions.length && <p class="muted">The newest {count(table.versions.length)} of {count(table.versions_count)}.</p>}
@@ -215,7 +215,7 @@ function TablePage({ pipeline, index, table, nowUs }: TableProps): JSX.Element {
 }
 
 function Differences({ of: { differences } }: { of: SchemaVersion }): JSX.Element {
-  if (differences === null) return <span class="muted">the first one</span>;
+  if (differences === null) return <span class="muted">first version</span>;
   if (differences.length === 0) return <span class="muted">none</span>;
   return (
     <ul class="differences">

@@ -69,33 +69,33 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
       </Head>
       {topic.legal_hold && (
         <p class="notice warn" role="status">
-          <strong>Under legal hold.</strong> Nothing is removed from this topic: not by retention, compaction, marks, an erasure, a purge or a deletion.
+          <strong>Under legal hold.</strong> Retention, compaction, deletion marks, erasure, purge and deletion remove nothing from this topic.
         </p>
       )}
       <dl class="tiles">
         <Tile label="Messages" value={count(messagesCount(topic))} about={`appended ${rate(appendRate(topic))}`} />
         <Tile label="Size" value={sizeText([topic])} about={plural(topic.partitions.length, "partition")} />
         <Tile
-          label="Kept for"
-          value={topic.retention_us === null ? "ever" : duration(topic.retention_us)}
-          about={topic.retention_bytes === null ? "of any size" : `up to ${bytes(topic.retention_bytes)}`}
+          label="Retention"
+          value={topic.retention_us === null ? "unlimited" : duration(topic.retention_us)}
+          about={topic.retention_bytes === null ? "no size limit" : `up to ${bytes(topic.retention_bytes)}`}
         />
         <Tile
           label="Compaction"
           value={topic.compaction_delay_us === null ? "off" : "on"}
-          about={topic.compaction_delay_us === null ? "all messages of a key stay" : `deletions stay for ${duration(topic.compaction_delay_us)}`}
+          about={topic.compaction_delay_us === null ? "all messages of a key are kept" : `deletions are kept for ${duration(topic.compaction_delay_us)}`}
         />
         {!rights.isKafka && (
           <>
             <Tile
               label="Deduplication"
               value={topic.deduplication_count === null ? "off" : count(topic.deduplication_count)}
-              about={topic.deduplication_count === null ? "repeated ids are stored" : "ids remembered in a partition"}
+              about={topic.deduplication_count === null ? "repeated ids are stored" : "ids remembered per partition"}
             />
             <Tile
               label="Marked messages"
-              value={topic.legal_hold ? "held" : topic.deletion_grace_us === null ? "stay" : duration(topic.deletion_grace_us)}
-              about={topic.legal_hold ? "as long as the legal hold" : topic.deletion_grace_us === null ? "until a compaction" : "until they leave the disk"}
+              value={topic.legal_hold ? "held" : topic.deletion_grace_us === null ? "kept" : duration(topic.deletion_grace_us)}
+              about={topic.legal_hold ? "while the legal hold lasts" : topic.deletion_grace_us === null ? "until a compaction" : "until they are removed from the disk"}
             />
             <Tile
               label="Summaries"
@@ -125,7 +125,7 @@ export function TopicPage({ place, rights }: { place: Place; rights: Rights }): 
           },
           { name: "Messages", isNumber: true, sort: (one) => one.end_offset - one.first_offset - one.compacted_count, show: (one) => count(one.end_offset - one.first_offset - one.compacted_count) },
           { name: "First offset", isNumber: true, isMinor: true, sort: (one) => one.first_offset, show: (one) => count(one.first_offset) },
-          { name: "Next offset", about: "Of the next message", isNumber: true, sort: (one) => one.end_offset, show: (one) => count(one.end_offset) },
+          { name: "Next offset", about: "Offset of the next message", isNumber: true, sort: (one) => one.end_offset, show: (one) => count(one.end_offset) },
           { name: "Compacted", isNumber: true, isMinor: true, show: (one) => count(one.compacted_count) },
           {
             name: "Size",
@@ -184,7 +184,7 @@ function AddPartitions({ topic, onClose }: { topic: Topic; onClose: () => void }
   };
   return (
     <Dialog title="Add partitions" action="Add" isReady={Number(added) >= 1} onAct={add} onClose={onClose}>
-      <Field label="Number of partitions to add" about="Messages of a key go to another partition from then on, unless the number of partitions does not matter to its readers.">
+      <Field label="Number of partitions to add" about="Afterwards, new messages of a key can be stored in another partition than its earlier messages.">
         <input type="number" min="1" max="999" value={added} onInput={(event) => setAdded(event.currentTarget.value)} />
       </Field>
     </Dialog>
@@ -231,16 +231,16 @@ function Options({ topic, onClose }: { topic: Topic; onClose: () => void }): JSX
       <Field label="Keep at most (MiB)">
         <input {...number} value={mebibytes} onInput={(event) => setMebibytes(event.currentTarget.value)} />
       </Field>
-      <Field label="Compaction: keep deletions for (hours)" about="Empty: no compaction. Otherwise only the last message of each key stays.">
+      <Field label="Compaction: keep deletions for (hours)" about="Empty: no compaction. Otherwise, only the last message of each key is kept.">
         <input {...number} value={compaction} onInput={(event) => setCompaction(event.currentTarget.value)} />
       </Field>
       <Field label="Deduplication: ids to remember" about="Empty: repeated ids are stored.">
         <input type="number" min="1" step="1" value={remembered} onInput={(event) => setRemembered(event.currentTarget.value)} />
       </Field>
-      <Field label="Marked messages leave the disk within (hours)" about="Until then they can be restored. Empty: they stay.">
+      <Field label="Remove marked messages within (hours)" about="Until then, the messages can be restored. Empty: they are kept.">
         <input {...number} value={grace} onInput={(event) => setGrace(event.currentTarget.value)} />
       </Field>
-      <Field label="Summarized headers" about="Names separated by commas, at most 8: filters on them skip segments without a match.">
+      <Field label="Summarized headers" about="At most 8 names, separated by commas. Filters on these headers skip segments without a match.">
         <input value={summarized} onInput={(event) => setSummarized(event.currentTarget.value)} />
       </Field>
       <label class="check">
@@ -248,7 +248,7 @@ function Options({ topic, onClose }: { topic: Topic; onClose: () => void }): JSX
       </label>
       {removes && (
         <>
-          <p class="notice warn">This removes messages soon after, or allows it. That cannot be undone.</p>
+          <p class="notice warn">This change removes messages, or allows their removal. A removal cannot be undone.</p>
           <ConfirmName name={fullName(topic)} typed={typed} onType={setTyped} />
         </>
       )}

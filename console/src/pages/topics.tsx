@@ -72,12 +72,12 @@ export function Topics({ rights, place }: { rights: Rights; place: Place }): JSX
           { name: "Appended", isNumber: true, sort: (topic) => appendRate(topic) ?? 0, show: (topic) => rate(appendRate(topic)) },
           {
             name: "Lag",
-            about: "Messages that its groups have left to read, together",
+            about: "Messages left to read, summed over all groups",
             isNumber: true,
             sort: (topic) => lags.get(fullName(topic)) ?? 0,
             show: (topic) => (lags.has(fullName(topic)) ? count(lags.get(fullName(topic)) ?? 0) : <span class="muted">no group</span>),
           },
-          { name: "Keeps", isMinor: true, sort: retention, show: retention },
+          { name: "Retention", isMinor: true, sort: retention, show: retention },
           {
             name: "Look inside",
             isUntitled: true,
@@ -128,7 +128,7 @@ function CreateTopic({ onClose }: { onClose: () => void }): JSX.Element {
       <Field label="Partitions" about="1 to 1000; more can be added later.">
         <input type="number" min="1" max="1000" value={partitions} onInput={(event) => setPartitions(event.currentTarget.value)} />
       </Field>
-      <Field label="Limits" about="wide: also empty and null payloads and values, values up to 65,535 bytes; not readable by plain Iggy clients.">
+      <Field label="Limits" about="wide: also empty and null payloads, and header values of 0 to 65,536 bytes; plain Iggy clients cannot read the topic.">
         <select value={limits} onChange={(event) => setLimits(event.currentTarget.value)}>
           <option value="iggy">iggy</option>
           <option value="wide">wide</option>

@@ -130,7 +130,7 @@ export function Users({ rights, ownId }: { rights: Rights; ownId: number }): JSX
           },
         ]}
       />
-      <p class="muted">Deactivating a user ends its sessions and access tokens at once.</p>
+      <p class="muted">Deactivating a user ends the user's sessions and access tokens immediately.</p>
       {asked?.what === "create" && <CreateUser onDone={resource.refresh} onClose={close} />}
       {asked?.what === "rights" && asked.user && <EditRights user={asked.user} streams={streams} onDone={resource.refresh} onClose={close} />}
       {asked?.what === "password" && asked.user && <ChangePassword user={asked.user} onClose={close} />}
@@ -145,7 +145,7 @@ export function Users({ rights, ownId }: { rights: Rights; ownId: number }): JSX
           }}
           onClose={close}
         >
-          <p>Its sessions end, its tokens are removed. Messages stay.</p>
+          <p>The user's sessions end, and the user's tokens are removed. Messages are kept.</p>
         </ConfirmByName>
       )}
     </>
@@ -252,7 +252,7 @@ function ChangePassword({ user, onClose }: { user: User; onClose: () => void }):
   };
   return (
     <Dialog title={`Password of ${user.username}`} action="Change" isReady={next.length >= 3} onAct={change} onClose={onClose}>
-      <p class="notice">All sessions and tokens of the user end: you log in again.</p>
+      <p class="notice">All sessions and tokens of the user end; log in again afterwards.</p>
       <Field label="Current password">
         <input type="password" autocomplete="current-password" value={current} onInput={(event) => setCurrent(event.currentTarget.value)} />
       </Field>

@@ -71,14 +71,14 @@ export function BulkDialog({ action, topic, chosen, onClose }: Props): JSX.Eleme
       onClose={close}
     >
       <form onSubmit={(event) => void start(event)}>
-        <h2 id="bulk-title">{isRedrive ? "Redrive letters" : "Discard letters"}</h2>
+        <h2 id="bulk-title">{isRedrive ? "Redrive dead letters" : "Discard dead letters"}</h2>
         <p>
           {isRedrive
-            ? "Each letter is sent back to the topic and partition that it came from, once; all groups of that topic receive it."
-            : "The letters are marked for deletion: consumers skip them, and retention removes them."}
+            ? "Each dead letter is sent back once, to its original topic and partition. All groups of that topic receive the message."
+            : "The dead letters are marked for deletion: consumers skip them, and retention removes them."}
         </p>
         <dl class="facts">
-          <dt>Letters of</dt>
+          <dt>Topic</dt>
           <dd class="mono">
             <Text>{name}</Text>
           </dd>
@@ -89,13 +89,13 @@ export function BulkDialog({ action, topic, chosen, onClose }: Props): JSX.Eleme
           <dt>Dry run</dt>
           <dd>
             <span role="status">
-            {step === "counting" ? `counting … ${count(counted.matched)}` : plural(counted.matched, "letter")}
-            {counted.foreign > 0 && `, of which ${count(counted.foreign)} did not come from a topic and stay`}
+            {step === "counting" ? `counting … ${count(counted.matched)}` : plural(counted.matched, "dead letter")}
+            {counted.foreign > 0 && `, of which ${count(counted.foreign)} have no original topic and are kept`}
             </span>
           </dd>
         </dl>
         {isRedrive && !isOver && (
-          <Field label="At most … letters a second" about="Empty: as fast as the log takes them.">
+          <Field label="Dead letters per second, at most" about="Empty: no limit.">
             <input inputMode="numeric" pattern="[0-9]*" disabled={step === "working"} value={rate} onInput={(event) => setRate(event.currentTarget.value)} />
           </Field>
         )}
@@ -112,10 +112,10 @@ export function BulkDialog({ action, topic, chosen, onClose }: Props): JSX.Eleme
             <progress max={1} value={step === "done" ? 1 : progress.part} aria-label="Progress" />
             <p>
               {step === "done" ? "Done: " : step === "stopped" ? "Stopped: " : ""}
-              {plural(progress.done, "letter")} {done}
+              {plural(progress.done, "dead letter")} {done}
               {progress.resumed > 0 && `, ${count(progress.resumed)} of an interrupted redrive finished`}
               {step === "working" && ` of ${count(isRedrive ? sendable : counted.matched)}`}.
-              {step === "stopped" && " What is done stays done; start again to go on."}
+              {step === "stopped" && " The finished part is kept; start again to continue."}
             </p>
           </div>
         )}

@@ -190,7 +190,7 @@ function Story({ at, message, topic, onRestored }: StoryProps): JSX.Element | nu
   return (
     <div class="notice story">
       <p>
-        <Text>{story.by || "somebody"}</Text> set it to {story.state.replaceAll("_", " ")} at <Time us={story.changed_us} />
+        <Text>{story.by || "unknown user"}</Text> set the state to {story.state.replaceAll("_", " ")} at <Time us={story.changed_us} />
         {story.reason ? ":" : ", without a reason."}
       </p>
       {story.reason && (
@@ -215,10 +215,10 @@ function Story({ at, message, topic, onRestored }: StoryProps): JSX.Element | nu
 
 /** When a marked message leaves the disk. */
 function describeFate(topic: Topic, markedUs: number): string {
-  if (topic.legal_hold) return "It stays on the disk as long as the topic is under legal hold.";
-  if (topic.deletion_grace_us === null) return "It stays on the disk until a compaction.";
+  if (topic.legal_hold) return "The message stays on the disk while the topic is under legal hold.";
+  if (topic.deletion_grace_us === null) return "The message stays on the disk until a compaction.";
   const leftUs = markedUs + topic.deletion_grace_us - Date.now() * 1000;
-  return leftUs > 0 ? `It leaves the disk within ${duration(leftUs)}; until then it can be restored.` : "It is about to leave the disk.";
+  return leftUs > 0 ? `The message is removed from the disk within ${duration(leftUs)}; until then, it can be restored.` : "The message is about to be removed from the disk.";
 }
 
 async function setStateOf(at: Position, message: Message, state: string, reason: string): Promise<void> {
@@ -253,7 +253,7 @@ function SetState({ at, message, topic, onClose, onDone }: SetStateProps): JSX.E
       onAct={set}
       onClose={onClose}
     >
-      <Field label="State" about="Consumers are sent available messages only, unless they ask for others.">
+      <Field label="State" about="Consumers receive only available messages, unless they request other states.">
         <select value={state} onChange={(event) => setState(event.currentTarget.value)}>
           {STATES.map((one) => (
             <option key={one} value={one}>
@@ -265,7 +265,7 @@ function SetState({ at, message, topic, onClose, onDone }: SetStateProps): JSX.E
       <Field label="Reason" about="Stored with your user name and the time.">
         <input value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
       </Field>
-      {state === MARKED && <p class="notice warn">Consumers skip it at once. {describeFate(topic, Date.now() * 1000)}</p>}
+      {state === MARKED && <p class="notice warn">Consumers skip the message immediately. {describeFate(topic, Date.now() * 1000)}</p>}
       {destroys && <ConfirmName name={name} typed={typed} onType={setTyped} />}
     </Dialog>
   );

@@ -102,7 +102,7 @@ export function Payload({ cut, path, decodes, namesSchema }: { cut: Cut; path: s
               Load all
             </button>
           ) : (
-            "Save it to read the rest."
+            "Save the payload to read all of it."
           )}
         </p>
       )}

@@ -10,7 +10,7 @@ export function describeSearch({ found, at, from, until, scanned, segments, isRu
   if (!isRunning && at >= until) parts.push("the whole partition");
   else parts.push(`${isRunning ? "at" : "stopped at"} offset ${count(at)} of ${count(from)} to ${count(Math.max(from, until - 1))}`);
   if (segments && segments.skipped_count > 0) {
-    parts.push(`${count(segments.skipped_count)} of the topic's ${plural(segments.segments_count, "segment")} skipped by their summaries (${bytes(segments.skipped_bytes)} of ${bytes(segments.size_bytes)})`);
+    parts.push(`${count(segments.skipped_count)} of the topic's ${plural(segments.segments_count, "segment")} skipped because of their summaries (${bytes(segments.skipped_bytes)} of ${bytes(segments.size_bytes)})`);
   }
   return parts.join(" · ");
 }

@@ -10,10 +10,10 @@ from typing import Final, Generic, TypeVar
 _T = TypeVar("_T")
 
 _CHEAP_S: Final = 0.005
-"""A value computed faster than this is computed per request, and so exact. Seconds."""
+"""A value that is computed in less than this time, seconds, is not cached unless `kept_s` is set."""
 
 _KEPT_FACTOR: Final = 10
-"""Other values are cached for this multiple of their computation time: at most a tenth of a core computes them."""
+"""Other values are cached for this multiple of their computation time, so their computation takes at most a tenth of a core."""
 
 _MOST_KEPT_S: Final = 30.0
 """Maximum time a value is cached, seconds."""

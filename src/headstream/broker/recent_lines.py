@@ -33,4 +33,4 @@ class RecentLines(logging.Handler):
 
 
 RECENT_LINES: Final = RecentLines()
-"""Of this process."""
+"""The last log lines of this process."""

@@ -19,12 +19,12 @@ class ServerSettings:
     Args:
         root_username: Initial name of user 1 (root), 3 to 50 bytes.
         root_password: Initial password of user 1 (root), 3 to 100 bytes.
-        most_tokens: Maximum personal access tokens per user.
-        most_consumers: Maximum consumers and groups per user that store offsets, counted per topic; each takes 4 KiB of disk.
+        most_tokens: Maximum number of personal access tokens per user.
+        most_consumers: Maximum number of consumers and groups per user that store offsets, per topic; each takes 4 KiB of disk.
         heartbeat_us: Ping interval, microseconds; a client without a ping for 1.2 intervals is stale. None disables the check.
         message_expiry_us: Default retention of topics, microseconds; None: unlimited.
         max_topic_bytes: Default size limit of topics, bytes; None: unlimited.
-        fsync: When messages in topics of Iggy clients are synced to disk, because Iggy's protocol has no such option.
+        fsync: When messages in topics of Iggy clients are synced to disk; Iggy's protocol has no option for this.
         deduplication_count: Number of recorded message ids in topics of Iggy clients; None disables deduplication.
         password_rounds: Cost of a password hash: base-2 logarithm of bcrypt's rounds, 4 to 31.
         stores_scram: Whether to store SCRAM verifiers with passwords, so that Kafka clients can log in with SCRAM.

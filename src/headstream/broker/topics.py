@@ -82,7 +82,7 @@ class Topics:
         delete_topic(log, self._backing.topic(name))
 
     def update(self, name: TopicName, **changes: Any) -> Topic:
-        """Change options of a topic, and return it.
+        """Change options of a topic, and return the topic.
 
         Args:
             changes: Options by name (see TopicOptions); omitted options stay unchanged.
@@ -134,7 +134,7 @@ class Topics:
             with self._backing.log.reading(record, number) as follower:
                 follower.refresh()
                 size_bytes, count = follower.size_bytes(), follower.messages_count()
-                first, end = follower.first_offset, follower.end_offset  # as of the count: the follower can have refreshed since
+                first, end = follower.first_offset, follower.end_offset  # as of the count: the follower may have refreshed since
                 missing = max(end - first - count, 0)  # deleted messages are counted until they are removed from the disk
                 return Partition(number, first, end, size_bytes, missing, record.generation(number))
         except PartitionNotFoundError:

@@ -15,13 +15,13 @@ from headstream.cli.shared.parameters import output_option
 @click.command()
 @click.argument("places", nargs=-1, required=True, metavar="[DIR] TARGET")
 @click.option("--url", envvar="HEADSTREAM_URL", show_envvar=True, metavar="URL", help="URL of the log, instead of DIR.")
-@click.option("--keep-identity", is_flag=True, help="Keep the log's identity: checkpoints and offsets of the log stay valid.")
+@click.option("--keep-identity", is_flag=True, help="Copy the identity too, so that the log's checkpoints are valid.")
 @output_option
 def backup(places: tuple[str, ...], url: str | None, *, keep_identity: bool, output: str) -> None:
     """Copy the log in DIR to TARGET, a missing or empty directory, while other processes read and write the log.
 
     The copy contains everything acknowledged before the command started: messages, topics, states, consumer offsets.
-    The copy has another identity than the log, so that Spark rejects a checkpoint of one log for the other log.
+    The copy gets a new identity, so Spark rejects a checkpoint of the log for the copy, and vice versa.
     Use --keep-identity for a copy that replaces a lost log.
 
     \b

@@ -29,9 +29,9 @@ _keep_secret_option = click.option(
 
 @click.group()
 def context() -> None:
-    """Named URLs of servers and logs, used instead of --url.
+    """Manage contexts: named URLs of servers and logs, used instead of --url.
 
-    Commands use the first that is set: --url, HEADSTREAM_URL, the context named by HEADSTREAM_CONTEXT, or the current context.
+    Commands use the first of these: --url, HEADSTREAM_URL, the context named by HEADSTREAM_CONTEXT, the current context.
 
     \b
     Examples:

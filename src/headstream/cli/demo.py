@@ -50,7 +50,7 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
     "--log",
     "log_only",
     is_flag=True,
-    help="Demonstrate only a log: typed headers, retries, a dead letter. Takes seconds and needs no Java.",
+    help="Demonstrate only the log: typed headers, retries and a dead letter. This takes seconds and needs no Java.",
 )
 @click.option(
     "--postgres", is_flag=True, help="Use a real PostgreSQL database and a real Debezium connector, in temporary directories."
@@ -68,7 +68,7 @@ _SAMPLE_ROW: Final = ("employees", "salaries")
 def demo(
     log_only: bool, postgres: bool, directory: Path | None, seed: int, rows: int, transactions: int, is_iceberg: bool
 ) -> None:
-    """Run the complete pipeline on this machine, which takes about a minute.
+    """Run the complete pipeline on this machine, in about a minute.
 
     A simulated source database writes its changes, and some real Replicate messages, to a log in a directory.
     A Spark pipeline applies the changes to Delta tables, which are then compared with the final state of the source database.
@@ -209,7 +209,7 @@ def _read_iceberg(iceberg: IcebergSettings, tables: Path, schema: str, table: st
 def _compare(
     console: Console, spark: SparkSession, source: SourceDatabase, tables: Path, iceberg: IcebergSettings | None
 ) -> bool:
-    """Print each table beside its final state in the source; return whether all tables are equal."""
+    """Print each table next to its final state in the source; return whether all tables are equal."""
     from headstream.replicate.tables.tables import table_path
 
     shown = Table("table", "rows", "in source", "digest", "in source", "equal", *(["Iceberg"] if iceberg else []))

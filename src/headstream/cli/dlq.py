@@ -43,7 +43,7 @@ _RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)/s")
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTopic:
-    """The dead letters of a topic; `states` are their states in the pipeline, None if the topic does not belong to a pipeline."""
+    """The dead letters of a topic; `states` are the dead letters' states in a pipeline, None if the topic is not a pipeline's."""
 
     log: Client
     topic: str
@@ -117,8 +117,8 @@ _dry_run_option = click.option("--dry-run", is_flag=True, help="Only count the d
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: messages that failed permanently, in their own topic. With --checkpoint: messages of a Replicate pipeline,
-    in the topic replicate/dead-letter or in the pipeline's delayed topic.
+    """Manage dead letters, the copies of permanently failed messages in a dead-letter topic. With --checkpoint, TOPIC is
+    replicate/dead-letter or the delayed topic of a Replicate pipeline.
 
     \b
     Examples:
@@ -210,7 +210,7 @@ def redrive(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, rate: 
     """Send the dead letters of TOPIC back to their original topics, exactly once, and mark them for deletion.
 
     A message keeps its payload, key, id and headers; the header hs.redrives counts the redrives. All groups of the topic receive
-    the message again. The next redrive finishes an interrupted redrive. With --checkpoint the command sends a request: the
+    the message again. The next redrive finishes an interrupted redrive. With --checkpoint, the command sends a request: the
     pipeline applies the messages like new messages, within a second if it is running, otherwise in its next run.
 
     \b
@@ -259,7 +259,7 @@ def _redrive(
 def discard(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
     """Mark dead letters of TOPIC for deletion; consumers and `dlq` skip marked messages.
 
-    Marked messages are removed after the topic's deletion grace. With --checkpoint the command sends a request to the pipeline.
+    Marked messages are removed after the topic's deletion grace. With --checkpoint, the command sends a request to the pipeline.
 
     \b
     Example:
@@ -276,7 +276,7 @@ def discard(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, yes: b
             found.setdefault(letter.partition, []).append(letter.offset)
         count = sum(map(len, found.values()))
         if count and not dry_run:
-            confirm(f"mark {count} letters of {source.topic} for deletion", yes=yes)
+            confirm(f"Mark {count} dead letter{'s' * (count != 1)} of {source.topic} for deletion", yes=yes)
         if source.checkpoint is not None:
             offsets = [offset for each in found.values() for offset in each]
             members = {"request": None if dry_run or not count else source.ask("discard", offsets)}

@@ -24,8 +24,8 @@ _QUARANTINE_MARKS: Final = (".set-aside-", ".rest-")
 """Parts of the names of files that a recovery has set aside (log/partition/recovery.py); these files can contain messages."""
 _ELSEWHERE: Final = (
     "backups, snapshots and exports of this log: erase the messages in each copy, or delete the copy",
-    "mirrors, and Kafka topics with copies: run this command on each of them",
-    "Delta tables: delete the rows, then VACUUM once their history has expired",
+    "mirrors, and Kafka topics with copies: run this command on each",
+    "Delta tables: delete the rows, and run VACUUM when their history has expired",
     "consumers and their databases",
 )
 
@@ -47,9 +47,9 @@ _ELSEWHERE: Final = (
 def erase(
     topic: str, chosen: FilterInput, dead_letters: tuple[str, ...], dry_run: bool, yes: bool, url: str, output: str
 ) -> None:
-    """Erase the messages of TOPIC that match --where, in any state: afterwards no file of the log contains their bytes.
+    """Erase the messages of TOPIC that match --where, in any state: afterwards, no file of the log contains their bytes.
 
-    The segments that contain them are rewritten; offsets do not change. Messages that arrive during the command are not examined.
+    Segments with such messages are rewritten; offsets do not change. Messages that arrive during the command are not examined.
     To finish an interrupted erasure, run the command again. A message to which the filter cannot be applied is kept, and counted
     as failed; with --on-filter-error raise, such a message stops the command before anything is changed.
 
@@ -87,9 +87,9 @@ def _list_remains(url: str, letters: Sequence[str]) -> list[str]:
     remains = [f"dead letters in {name}: add --dead-letter {name}" for name in letters]
     parts = urlsplit(url)
     if parts.scheme == "file":
-        remains += [f"a file that a recovery set aside, to be checked: {path}" for path in _quarantine(unquote(parts.path))]
+        remains += [f"a file that a recovery has set aside; check this file: {path}" for path in _quarantine(unquote(parts.path))]
     else:
-        remains.append("files that a recovery of the server has set aside: headstream verify DIR lists them")
+        remains.append("files that a recovery has set aside on the server: headstream verify DIR lists the files")
     return [*remains, *_ELSEWHERE]
 
 

@@ -39,9 +39,9 @@ _group_argument = click.argument(
 
 @click.group()
 def group() -> None:
-    """Consumer groups of a topic: their progress and committed offsets.
+    """Manage the consumer groups of a topic: their progress and committed offsets.
 
-    A group exists from its creation or its first commit. On a server all consumers of a group share the topic's
+    A group exists from its creation or its first commit. On a server, all consumers of a group share the topic's
     partitions. In a directory, only the consumers of one process share the partitions; consumers of the group in
     other processes wait until that process has closed its consumers.
 
@@ -76,11 +76,11 @@ def list_groups(topic: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def show(topic: str, name: str, url: str, output: str) -> None:
-    """Show one consumer group of TOPIC: the process that reads for it, its messages by status, and whether it is paused.
+    """Show one consumer group of TOPIC: the reading process, the messages by status, and whether the group is paused.
 
     A message is pending until its first attempt, then leased (in progress), delayed (failed, to be retried), deferred (set
-    aside), done, or poisoned (failed permanently). open_letters counts dead letters that are neither redriven
-    nor discarded, among the newest 100 poisoned messages per partition.
+    aside), done, or poisoned (failed permanently). open_letters is the number of dead letters
+    that have not been redriven or discarded, among the newest 100 poisoned messages per partition.
 
     \b
     Example:
@@ -89,7 +89,7 @@ def show(topic: str, name: str, url: str, output: str) -> None:
     with open_log(url) as log:
         found = log.group(topic, name)
         deliveries = None
-        with suppress(UnsupportedError):  # Kafka remembers no single messages
+        with suppress(UnsupportedError):  # Kafka does not store the state of single messages
             deliveries = describe_deliveries(log.group_deliveries(topic, name), output)
     members = {**_summary(found)}
     if output != "table":
@@ -112,7 +112,7 @@ def show(topic: str, name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def message(topic: str, name: str, partition: int, offset: int, url: str, output: str) -> None:
-    """Show the delivery history of a message of TOPIC, by PARTITION and OFFSET: its attempts in a group, and what happens next.
+    """Show the delivery history of a message of TOPIC, by PARTITION and OFFSET: its attempts in a group, and the next step.
 
     The last 5 failed attempts of a message are kept, with time, worker and error. Of permanently failed messages, the newest
     100 per partition are kept.
@@ -180,7 +180,7 @@ def lag(topic: str, name: str, url: str, output: str) -> None:
     with open_log(url) as log:
         found = log.group(topic, name)
     rows = _partitions(found)
-    if output == "table":  # JSON has one object a partition; `group show` has the sum
+    if output == "table":  # JSON has one object per partition; `group show` has the sum
         rows = [*rows, dict.fromkeys(_COLUMNS, "") | {"partition": "total", "lag": found.lag}]
     print_objects(rows, _COLUMNS, output)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "extras",
     type=click.Choice(["s3", "azure", "gcs", "postgresql", "mariadb"]),
     multiple=True,
-    help="Also download the jars for s3://, abfss:// (azure), gs:// (gcs), or for reading a database.",
+    help="Also download the jars for s3://, abfss:// (azure) or gs:// (gcs), or the JDBC driver of a database.",
 )
 @output_option
 def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> None:
@@ -43,7 +43,7 @@ def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> Non
     from headstream.spark.sessions.java import find_java
     from headstream.spark.sessions.spark_home import SESSION_VERSIONS, find_missing_jars, find_pyspark
 
-    find_java()  # the jars are useless without it
+    find_java()  # the jars are useless without Java
     rows: list[dict[str, Any]] = []
     find_pyspark(SESSION_VERSIONS)
     missing = find_missing_jars()
@@ -71,7 +71,7 @@ def _progress(jar_set: JarSet, quiet: bool) -> Iterator[Callable[[int, int], Non
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    total = None if jar_set.transitive else len(jar_set.jars)  # Ivy finds the others on its way
+    total = None if jar_set.transitive else len(jar_set.jars)  # Ivy finds further jars during the download
     columns = (TextColumn("downloading jars"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[megabytes]} MB"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total, megabytes="0.0")

@@ -37,7 +37,7 @@ def run_log_demo(console: Console, directory: Path) -> None:
     console.print(f"   headstream poll {_TOPIC} --url {url}")
     console.print(f"   headstream group show {_TOPIC} {_GROUP} --url {url}")
     console.print(f"   headstream dlq redrive {_DEAD_LETTERS} --url {url}        sends the dead letter back")
-    console.print(f"   headstream server --data {directory}        serves the log to clients of Iggy and Kafka")
+    console.print(f"   headstream server --data {directory}        serves the log to Iggy and Kafka clients")
     console.print("   headstream demo        adds Spark and Delta tables")
 
 
@@ -88,4 +88,4 @@ def _show_dead_letter(console: Console, log: Client) -> None:
     place = int(letter.headers["hs.origin.partition"]), int(letter.headers["hs.origin.offset"])
     log.set_state(_TOPIC, *place, "poisoned", reason=str(letter.headers[REASON_HEADER]), by="demo")
     left = len(log.poll(_TOPIC))
-    console.print(f"   The original is now [bold]poisoned[/]: all consumers skip it, and find {left} of {len(_ORDERS)} orders.")
+    console.print(f"   The original is now [bold]poisoned[/]: consumers skip it, and receive {left} of {len(_ORDERS)} orders.")

@@ -30,7 +30,7 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS: Final = {
-    "demo": LazyCommand("demo", "demo", "Demonstrate the complete pipeline on this machine; with --log, only a log."),
+    "demo": LazyCommand("demo", "demo", "Demonstrate the complete pipeline, or with --log only the log."),
     "server": LazyCommand("server", "server", "Serve a log over TCP and HTTP."),
     "console": LazyCommand("console", "console", "Show a log in the browser: topics, messages, groups."),
     "stream": LazyCommand("streams", "stream", "Streams: list, show, create, update, delete."),
@@ -59,9 +59,9 @@ COMMANDS: Final = {
     "backup": LazyCommand("backup", "backup", "Copy a complete log while other processes write to it."),
     "erase": LazyCommand("erasure", "erase", "Erase the messages that match a filter, with their bytes."),
     "replicate": LazyCommand(
-        "replicate.command", "replicate", "Qlik Replicate and Debezium: run the pipeline into Delta tables, inspect messages."
+        "replicate.command", "replicate", "Qlik Replicate and Debezium: apply changes to Delta tables, inspect messages."
     ),
-    "completion": LazyCommand("completion", "completion", "Print a script that completes commands and topics."),
+    "completion": LazyCommand("completion", "completion", "Print a script for the shell that completes commands and topics."),
     "jars": LazyCommand("jars", "jars", "Download the jars that Spark needs."),
 }
 _EXTRAS: Final = {

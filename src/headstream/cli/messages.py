@@ -44,7 +44,7 @@ _TAIL_COUNT: Final = 1000
 @topic_argument
 @click.argument("payload", required=False)
 @click.option("--key", help="Key of the message: messages with the same key are stored in the same partition.")
-@click.option("--partition", type=PARTITION, help="Partition number, from 1. [default: by key, otherwise the emptiest]")
+@click.option("--partition", type=PARTITION, help="Partition, from 1. [default: by key, or the one with the fewest messages]")
 @click.option(
     "--header",
     "headers",
@@ -122,7 +122,7 @@ def send(
 
 @click.command()
 @topic_argument
-@click.option("--partition", type=PARTITION, help="Partition number; all by default.")
+@click.option("--partition", type=PARTITION, help="Partition, from 1. [default: all]")
 @click.option(
     "--offset",
     "--from",
@@ -135,7 +135,7 @@ def send(
 )
 @until_option
 @click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="Maximum number of messages.")
-@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="Show the N newest, like --offset last --count N.")
+@click.option("--last", "newest", type=click.IntRange(1), metavar="N", help="Newest N messages, like --offset last --count N.")
 @click.option(
     "--consumer",
     type=Checked("name", lambda text: check_name(text, "consumer")),
@@ -212,7 +212,7 @@ def _poll_until(
 
 @click.command()
 @topic_argument
-@click.option("--partition", "partitions", type=PARTITION, multiple=True, help="Numbers of the partitions; all by default.")
+@click.option("--partition", "partitions", type=PARTITION, multiple=True, help="Partition, from 1; repeatable. [default: all]")
 @click.option(
     "--from",
     "--offset",
@@ -324,7 +324,7 @@ def _encode_text(text: str | None) -> bytes | None:
 
 
 def _choose_partition(topic: Topic, producer: Producer, key: bytes | None, partition: int | None) -> int:
-    """Return a message's partition; by default the partition with the fewest messages, since one message cannot alternate."""
+    """Return a message's partition; by default the partition with the fewest messages, because single sends cannot alternate."""
     if partition is not None:
         return partition
     if key is not None:

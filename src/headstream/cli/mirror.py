@@ -50,8 +50,8 @@ def _parse_rate(text: str) -> int:
 )
 @click.option("--metrics", type=LocalPath(directory=False), metavar="FILE", help="Write OpenMetrics to FILE every few seconds.")
 @click.option("--metrics-otlp", is_flag=True, help="Send metrics to the OpenTelemetry collector at OTEL_EXPORTER_OTLP_ENDPOINT.")
-@click.option("--source-name", metavar="NAME", help="Name of SRC in the header hs.mirror, instead of its identity.")
-@click.option("--target-name", metavar="NAME", help="Name of DST in hs.mirror, instead of its identity.")
+@click.option("--source-name", metavar="NAME", help="Name of SRC in the header hs.mirror, instead of the log's identity.")
+@click.option("--target-name", metavar="NAME", help="Name of DST in the header hs.mirror, instead of the log's identity.")
 @output_option
 def mirror(
     source: str,
@@ -67,7 +67,7 @@ def mirror(
     target_name: str | None,
     output: str,
 ) -> None:
-    """Copy topics from the log SRC to the log DST, which are URLs of any kind or names of contexts.
+    """Copy topics from the log SRC to the log DST. SRC and DST are URLs, or names of contexts.
 
     Keys, headers, ids, times and states are kept; missing topics are created. If the command is interrupted, run it again: it
     continues and copies no message twice. Ctrl-C or SIGTERM ends the command after a checkpoint; a second signal ends it

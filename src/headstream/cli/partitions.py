@@ -23,7 +23,7 @@ _count_option = click.option("--count", type=click.IntRange(min=1), default=1, s
 
 @click.group()
 def partition() -> None:
-    """Partitions of a topic, over which its messages are distributed.
+    """Manage the partitions of a topic, over which its messages are distributed.
 
     \b
     Examples:
@@ -117,7 +117,7 @@ _partition_option = click.option(
 @url_option
 @output_option
 def states(topic: str, number: int, offset: int | None, url: str, output: str) -> None:
-    """List the messages of a partition of TOPIC that are not available, with reasons; with --offset, show one message.
+    """List the unavailable messages in a partition of TOPIC, with their reasons; with --offset, show one message.
 
     \b
     Examples:

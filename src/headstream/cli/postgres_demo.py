@@ -57,7 +57,7 @@ _SAMPLE: Final = "SELECT id, name, feels, score, length(portrait) AS portrait_by
 
 
 def run_postgres_demo(console: Console) -> None:
-    """Run the demo, print the Delta tables beside PostgreSQL's tables, and remove all files.
+    """Run the demo, print the Delta tables next to PostgreSQL's tables, and remove all files.
 
     Raises:
         EnvironmentSetupError: PostgreSQL or Java is missing; the message names the package to install.

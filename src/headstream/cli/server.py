@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--http", metavar="HOST:PORT", help="Address of the HTTP listener.  [default: 127.0.0.1:3000]")
 @click.option("--quic", metavar="HOST:PORT", help="QUIC address, for example 127.0.0.1:8080; off by default.")
 @click.option("--kafka", metavar="HOST:PORT", help="Address for Kafka clients, for example 127.0.0.1:9092; off by default.")
-@click.option("--kafka-user", metavar="NAME", help="User of Kafka clients that do not log in.  [default: refuse them]")
+@click.option("--kafka-user", metavar="NAME", help="User for Kafka clients that do not log in.  [default: reject such clients]")
 @click.option("--config", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="TOML file with settings.")
 @click.option(
     "-c", "--config-provider", type=click.Choice(["file"]), hidden=True, help="Accepted for Iggy's command line; no effect."
@@ -60,7 +60,7 @@ def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> Non
       headstream server --data /var/lib/shop --tcp 127.0.0.1:0 --http 127.0.0.1:0
       IGGY_ROOT_USERNAME=admin IGGY_ROOT_PASSWORD=… headstream server --tcp 0.0.0.0:8090 --http 0.0.0.0:3000
     """
-    gc.disable()  # until it runs: imports create no garbage, and collecting takes a tenth of the start
+    gc.disable()  # until the server runs: imports create no garbage, and the collection takes a tenth of the start
     from headstream.server.config.config import load_config
 
     names = {

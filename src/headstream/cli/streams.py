@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def stream() -> None:
-    """Streams: the namespaces of topics.
+    """Manage streams, the namespaces of topics.
 
     \b
     Examples:

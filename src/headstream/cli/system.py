@@ -51,7 +51,7 @@ def me(url: str, output: str) -> None:
 @url_option
 @output_option
 def stats(url: str, output: str) -> None:
-    """Show a server's load, memory, and counts; for a Kafka cluster only its counts.
+    """Show a server's load and memory, and the numbers of topics, messages and groups; for a Kafka cluster, only these numbers.
 
     \b
     Example:
@@ -73,7 +73,7 @@ def stats(url: str, output: str) -> None:
 @url_option
 @output_option
 def snapshot(file: Path, url: str, output: str) -> None:
-    """Write a ZIP archive to FILE with a server's settings, load and processes, for a problem report.
+    """Write a server's settings, load and processes to FILE, a ZIP archive for problem reports.
 
     \b
     Example:
@@ -87,7 +87,7 @@ def snapshot(file: Path, url: str, output: str) -> None:
 
 @click.group()
 def client() -> None:
-    """Connections to a server; a program can have several connections.
+    """Show the connections to a server; a program can have several connections.
 
     \b
     Example:

@@ -16,7 +16,7 @@ _name_argument = click.argument("name")
 
 @click.group()
 def token() -> None:
-    """Personal access tokens: your programs log in with a token instead of your password.
+    """Manage personal access tokens: your programs log in with a token instead of your password.
 
     \b
     Examples:
@@ -29,7 +29,7 @@ def token() -> None:
 @url_option
 @output_option
 def list_tokens(url: str, output: str) -> None:
-    """List the names of your tokens; the token itself is shown only when it is created.
+    """List the names of your tokens; a token itself is shown only when it is created.
 
     \b
     Example:
@@ -72,7 +72,7 @@ def show(name: str, url: str, output: str) -> None:
 @url_option
 @output_option
 def create(name: str, expires_in_us: int | None, url: str, output: str) -> None:
-    """Create a token and print it; it cannot be shown again.
+    """Create a token and print it. The token cannot be shown again.
 
     \b
     Example:

@@ -23,7 +23,7 @@ _COLUMNS = ("name", "id", "limits", "partitions", "messages", "size_bytes")
 
 @click.group()
 def topic() -> None:
-    """Topics, named stream/topic, which store messages in partitions.
+    """Manage topics, which store messages in partitions. The name of a topic is stream/topic.
 
     \b
     Examples:

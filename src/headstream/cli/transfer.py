@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     type=click.Choice(["auto", *(limits.value for limits in Limits)]),
     default="auto",
     show_default=True,
-    help="Limits of created topics; auto: wide for a topic whose messages need it.",
+    help="Limits of created topics; auto: wide if the messages of a topic require it, otherwise iggy.",
 )
 @url_option
 @output_option
@@ -64,13 +64,13 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
     """Send the messages in FILE, one JSON object per line as written by export; missing topics are created.
 
     The progress is saved in FILE.progress. If the command is interrupted, run it again: it continues and sends no message twice.
-    If FILE has grown, it imports the new lines. With -, standard input is first read completely into a temporary file; the
-    progress is not saved, so repeating the command sends all messages again.
+    If FILE has grown, repeating the command imports the new lines. With -, standard input is first read completely into a
+    temporary file. Its progress is not saved, so repeating the command sends all messages again.
 
     A bad line stops the import with exit code 1 and an error that names the line; --bad-lines collects such lines instead.
 
-    The timestamp_us of a line becomes the header hs.timestamp. The state is set right after the message is sent. A checksum that
-    does not match the payload makes the line invalid. The offset is ignored.
+    The timestamp_us of a line becomes the header hs.timestamp. The state of a line is set right after its message is sent. A line
+    is bad if its checksum does not match its payload. The offset of a line is ignored.
 
     \b
     Examples:
@@ -98,7 +98,7 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
 
 @click.command()
 @topic_argument
-@click.option("--partition", "partitions", type=PARTITION, multiple=True, help="Numbers of the partitions; all by default.")
+@click.option("--partition", "partitions", type=PARTITION, multiple=True, help="Partition, from 1; repeatable. [default: all]")
 @click.option(
     "--from",
     "start",
@@ -187,7 +187,7 @@ def _with_count(messages: Iterator[ReceivedMessage], places: Iterable[Partition]
     task = progress.add_task("exporting", total=total)
     for message in messages:
         number, next_offset = message.partition, message.offset + 1
-        progress.advance(task, next_offset - begins[number])  # skipped messages count too
+        progress.advance(task, next_offset - begins[number])  # skipped messages are counted too
         begins[number] = next_offset
         yield message
 

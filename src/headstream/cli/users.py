@@ -23,7 +23,7 @@ _allow_option = click.option(
 
 @click.group()
 def user() -> None:
-    """Users of a server, and their permissions.
+    """Manage the users of a server, and their permissions.
 
     \b
     Examples:
@@ -94,7 +94,7 @@ def create(name: str, allow: tuple[Grant, ...], *, inactive: bool, url: str, out
 @url_option
 @output_option
 def update(name: str, new_name: str | None, *, is_active: bool | None, url: str, output: str) -> None:
-    """Rename a user, or allow or forbid its logins.
+    """Rename a user, or allow or forbid the user's logins.
 
     \b
     Example:

@@ -24,14 +24,14 @@ _MEMBERS: Final = ("from_offset", "until_offset", "from_byte", "until_byte")
 @click.argument("directory", required=False, metavar="[DIR]")
 @click.option("--url", envvar="HEADSTREAM_URL", show_envvar=True, metavar="URL", help="URL of the log, instead of DIR.")
 @click.option("--repair", is_flag=True, help="Lock the log for writing, make the safe repairs, and check again; deletes nothing.")
-@click.option("--accept-loss", is_flag=True, help="With --repair: create missing partition directories, empty.")
+@click.option("--accept-loss", is_flag=True, help="With --repair: create missing partition directories without messages.")
 @output_option
 @click.pass_context
 def verify(context: click.Context, directory: str | None, url: str | None, repair: bool, accept_loss: bool, output: str) -> None:
     """Check the log in DIR: its marker, catalog and directories, every index entry, and the checksums of every send and payload.
 
-    The command only reads, and can run while the log is in use. Each finding has a location, an explanation and advice.
-    Notes are not damage: they report remains of an ordinary crash, or files that were set aside.
+    Without --repair, the command only reads, and can run while the log is in use. Each finding has a location, an
+    explanation and advice. Notes are not damage: they report files left by a crash, or files that were set aside.
 
     Exit code: 0 intact, 1 damaged, 2 misuse.
 

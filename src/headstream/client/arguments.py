@@ -21,7 +21,7 @@ from headstream.core.model.topology import Fsync, KafkaHeaders, Limits
 from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
 
 Milliseconds: TypeAlias = float | timedelta
-"""A duration: a number of milliseconds, or a timedelta."""
+"""A duration: milliseconds or a timedelta."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -71,15 +71,15 @@ class ConsumerOptions(TypedDict, total=False):
 
 
 StartInput = PollingStrategy | int | str | datetime | timedelta
-"""Start position: an offset, `first`, `last`, a time (datetime, or ISO 8601 text), how long ago (timedelta, or text as `-1h`),
-or a PollingStrategy."""
+"""Start position: an offset, `first`, `last`, a time (datetime or ISO 8601 string), an age (timedelta or a string such as
+`-1h`), or a PollingStrategy."""
 
 MessageIdInput = int | str | uuid.UUID
-"""A message's id: an unsigned 128-bit number, or a UUID; 0 generates one."""
+"""A message id: an unsigned 128-bit number or a UUID; for 0, an id is generated."""
 
 PartitionInput = int | Partitioning | None
-"""Target of a message: a partition number from 1 (in Kafka from 0), or a Partitioning; None hashes the key, or without a
-key rotates."""
+"""Target of a message: a partition number from 1 (in Kafka from 0), or a Partitioning; None hashes the key, or rotates
+without a key."""
 
 SendArguments: TypeAlias = tuple[
     bytes | bytearray | memoryview | None, bytes | None, HeadersInput | None, MessageIdInput, PartitionInput
@@ -87,7 +87,7 @@ SendArguments: TypeAlias = tuple[
 """The payload, key, headers, id and partition of a message to send."""
 
 StatesInput = Iterable[str | int] | None
-"""States by name (`available`) or code; None is all of them."""
+"""States by name (such as `available`) or code; None means all states."""
 
 
 def topic_name(name: str | TopicName, transport: Transport | None = None) -> TopicName:
@@ -105,7 +105,7 @@ def start_of(start: StartInput, now_us: int | None = None) -> PollingStrategy:
     """Return the polling strategy of a start position.
 
     Args:
-        start: See StartInput. Without a time zone, a datetime is local time (as in datetime.timestamp()), an ISO string UTC.
+        start: See StartInput. A datetime without a time zone is local time; an ISO string without a time zone is UTC.
         now_us: Microseconds since 1970 UTC; None reads the clock.
     """
     if isinstance(start, PollingStrategy):
@@ -191,7 +191,7 @@ def committer_of(group: str | None, name: str | None) -> OffsetOwner | None:
 
 
 def state_codes(states: StatesInput) -> frozenset[int] | None:
-    """Return the codes of states, None for all states; InvalidInputError if a name is unknown or the list is empty."""
+    """Return the codes of states, or None for all states; InvalidInputError if a name is unknown or the list is empty."""
     if states is None:
         return None
     if isinstance(states, (str, int)):

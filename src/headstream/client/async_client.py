@@ -3,7 +3,7 @@
 An embedded log answers in microseconds, but disk I/O can be slow and consumers block. Calls therefore run in threads: one for the
 client, and one for each producer and consumer. A call whose result is available immediately (space in a batch, a buffered
 message) uses no thread. When a call is cancelled, it ends before the cancellation propagates, so that nothing keeps running in
-the background. If the server does not answer within two seconds, the connection is closed.
+the background. If the server does not answer a cancelled call within two seconds, the connection is closed.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class AsyncClient:
         return await self._worker.run(self._client.create_partitions, topic, count)
 
     async def delete_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
-        """Delete the highest numbered partitions of a topic; see Client.delete_partitions()."""
+        """Delete the highest-numbered partitions of a topic; see Client.delete_partitions()."""
         return await self._worker.run(self._client.delete_partitions, topic, count)
 
     @overload
@@ -252,7 +252,7 @@ class AsyncClient:
     def _poll_kept(
         self, place: tuple[Any, ...], poll: Callable[[], list[ReceivedMessage]], options: PollOptions
     ) -> list[ReceivedMessage]:
-        """Return messages kept from cancelled polls, or poll. Runs in the worker thread, after any cancelled poll has ended."""
+        """Return messages kept from cancelled polls, else poll. Runs in the worker thread, after any cancelled poll has ended."""
         kept, start = self._undelivered.pop(place, []), options.get("start")
         if not kept or not (start is None or start_of(start).kind is PollingKind.NEXT):
             return poll()
@@ -272,7 +272,7 @@ class AsyncClient:
         states: StatesInput = ("available",),
         on_filter_error: str = "skip",
     ) -> FilterPlan:
-        """Return how a filter of this log is evaluated; see Client.explain_filter()."""
+        """Return how a filter is evaluated in this log; see Client.explain_filter()."""
         explain = functools.partial(self._client.explain_filter, states=states, on_filter_error=on_filter_error)
         return await self._worker.run(explain, where, topic)
 
@@ -291,7 +291,7 @@ class AsyncClient:
         await self._worker.run(change, topic, partition, offsets, state)
 
     async def remove_marked(self, topic: str | TopicName, partition: int, *, reason: str) -> Removal:
-        """Remove messages marked for deletion from the disk; see Client.remove_marked()."""
+        """Remove from the disk messages that are marked for deletion; see Client.remove_marked()."""
         return await self._worker.run(functools.partial(self._client.remove_marked, reason=reason), topic, partition)
 
     async def states(self, topic: str | TopicName, partition: int = 1) -> list[StateChange]:

@@ -80,7 +80,7 @@ def check_consumer_options(options: ConsumerOptions) -> ConsumerOptions:
 
 
 def check_topic_options(options: TopicOptionsInput) -> dict[str, Any]:
-    """Check a topic's options; convert durations to microseconds, names to a string; InvalidOptionError, InvalidInputError."""
+    """Check a topic's options; convert durations to microseconds and names to a string; InvalidOptionError, InvalidInputError."""
     _check_names(options, TopicOptionsInput.__annotations__, "a topic")
     found: dict[str, Any] = {}
     for name, value in options.items():

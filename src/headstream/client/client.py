@@ -125,7 +125,7 @@ class Client:
             self._transport.open()
 
     def interrupt(self, thread: int) -> None:
-        """Interrupt a thread's call that waits for a server; the call fails as after a broken connection.
+        """Interrupt a thread's call that waits for a server; the call fails as if the connection had broken.
 
         Args:
             thread: Thread identifier, as returned by threading.get_ident().
@@ -240,7 +240,7 @@ class Client:
             limits: `iggy`: every Iggy client can read all messages; `wide`: payloads and header values can also be empty or null.
             fsync: When messages are synced to disk: `always`: before they are acknowledged; `interval`: within a second; `never`:
                 when the operating system writes them. A power failure can lose acknowledged messages that are not synced.
-            if_not_exists: Return an existing topic of that name unchanged.
+            if_not_exists: Whether to return an existing topic with this name unchanged.
             options: See update_topic(): retention_us, retention_bytes, compaction_delay_us, deduplication_count, summary_headers,
                 deletion_grace_us, legal_hold, kafka_headers. Omitted options are off; deletion_grace_us defaults to a week.
 
@@ -278,7 +278,7 @@ class Client:
         transport.topics.delete(find_topic_name(transport, name))
 
     def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
-        """Change options of a topic, and return it; omitted options stay unchanged, None disables an option.
+        """Change options of a topic, and return it; omitted options stay unchanged, and None disables an option.
 
         Retention deletes whole segment files in the background, never the active file. Each partition can exceed a limit by up to
         one file.
@@ -341,8 +341,8 @@ class Client:
     def create_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
         """Add partitions to a topic, and return the changed topic.
 
-        Existing producers and consumers keep using the old partitions; only consumers of a group also read the new partitions. A
-        key can map to a different partition afterwards.
+        Existing producers, and existing consumers without a group, use only the old partitions; consumers of a group also read
+        the new partitions. Afterwards, a key can map to a different partition.
 
         Args:
             count: Number of partitions to add, at least 1.
@@ -356,10 +356,10 @@ class Client:
         return transport.partitions.create(find_topic_name(transport, topic), check_whole("count", count))
 
     def delete_partitions(self, topic: str | TopicName, count: int = 1) -> Topic:
-        """Delete the highest numbered partitions of a topic, with their messages, and return the changed topic.
+        """Delete the highest-numbered partitions of a topic, with their messages, and return the changed topic.
 
         Args:
-            count: Number of partitions to delete; at least one remains.
+            count: Number of partitions to delete; at least one must remain.
 
         Raises:
             TopicNotFoundError: the topic does not exist.
@@ -502,17 +502,17 @@ class Client:
                 start: Where to start in a partition without a committed offset: an offset, `first` (the default), `last` (only
                     messages appended later), or a PollingStrategy.
                 states: States to deliver, by default `available`; None delivers all messages.
-                where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`.
-                on_filter_error: What to do with a message if the filter compares incomparable values, such as a number and a
-                    string: `skip` (the default), `deliver`, or `raise` HeaderError.
+                where: A filter of messages by headers and fields, for example `attempt >= 3 AND source IN ('web', 'app')`.
+                on_filter_error: What to do with a message if the filter compares incomparable values, such as a string
+                    and a number: `skip` (the default), `deliver`, or `raise` HeaderError.
                 timeout_ms: Iteration ends after this time without a message; None waits without limit.
                 session_timeout_ms: A group member that neither polls, commits nor finishes a message for this time loses its
                     partitions if other members wait for them; later commits in these partitions are rejected.
-                on_error: Policy for messages whose processing raises an error, as in hs.Retry(attempts=5): the failure is
+                on_error: Policy for messages whose processing raises an error, such as hs.Retry(attempts=5): the failure is
                     counted, and the message is retried later. Requires a group. Without a policy, the message is not committed.
                 dead_letter: Topic for messages that failed in their last attempt; a missing topic is created.
                 mode: `ordered` (the default), or `shared`: the consumers of the group are workers that lease single messages.
-                    A group can have more workers than partitions; only hs.Retry(order="key") keeps an order.
+                    A group can have more workers than partitions. hs.Retry(order="key") keeps the order per key.
                 lease: With `mode="shared"`: how long a worker holds a message, for example `30s` (the default), before another
                     worker receives it.
                 on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer starts or stops
@@ -567,10 +567,10 @@ class Client:
                 a PollingStrategy. The default is `next` with a consumer, else `first`.
             count: Maximum number of messages; at most 64 MiB per partition are returned.
             states: States to return; None returns all messages.
-            where: A filter of messages by headers and fields, as in `attempt >= 3 AND source IN ('web', 'app')`; all stored
+            where: A filter of messages by headers and fields, for example `attempt >= 3 AND source IN ('web', 'app')`; all stored
                 messages are examined until `count` messages match.
             on_filter_error: What to do with a message that the filter cannot be applied to: `skip`, `deliver` or `raise`.
-            consumer: The polling consumer: its name, or `headstream.core.model.polling.OffsetOwner.group(name)`.
+            consumer: Name of the polling consumer, or `headstream.core.model.polling.OffsetOwner.group(name)`.
             auto_commit: Whether to commit the returned messages for the consumer immediately.
 
         Raises:
@@ -586,7 +586,7 @@ class Client:
             consumer = OffsetOwner.named(check_text("consumer", consumer))
         strategy, codes, transport = start_of(start), state_codes(states), self._open_transport()
         if strategy.kind is PollingKind.LAST and partition is None and auto_commit:
-            raise InvalidOptionError("auto_commit with the newest messages requires a partition", advice="Specify the partition")
+            raise InvalidOptionError("auto_commit from the newest message requires a partition", advice="Specify the partition")
         name = find_topic_name(transport, topic)
         chosen, commits = make_filter(where, on_filter_error, codes), auto_commit and self._interception is None
         request = PollRequest(strategy, count, codes, consumer=consumer, auto_commit=commits, where=chosen)
@@ -610,7 +610,7 @@ class Client:
             on_filter_error: What to do with a message that the filter cannot be applied to.
 
         Raises:
-            InvalidInputError: the filter is invalid; the error names the position.
+            InvalidInputError: the filter is invalid; the error contains the position in the filter.
         """
         transport = self._open_transport()
         name = None if topic is None else find_topic_name(transport, topic)
@@ -661,7 +661,7 @@ class Client:
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             OffsetOutOfRangeError: an offset is not in its partition.
-            GroupInUseError: the group has members in any process. Members call Consumer.seek() instead.
+            GroupInUseError: the group has members, in this or another process. Members call Consumer.seek() instead.
         """
         transport = self._open_transport()
         name = find_topic_name(transport, topic)
@@ -677,7 +677,7 @@ class Client:
 
         Raises:
             GroupNotFoundError: the group does not exist.
-            GroupInUseError: the group has members in any process.
+            GroupInUseError: the group has members, in this or another process.
         """
         transport = self._open_transport()
         transport.groups.delete(find_topic_name(transport, topic), name)
@@ -716,7 +716,7 @@ class Client:
         reason: str = "",
         by: str = "",
     ) -> None:
-        """Set the state of messages and record the reason; the change is durable when this returns.
+        """Set the state of messages and record the reason; the change is durable when the call returns.
 
         Args:
             partition: From 1.
@@ -739,7 +739,7 @@ class Client:
         transport.messages.set_state(find_topic_name(transport, topic), partition, wanted, code, reason=reason, by=by)
 
     def remove_marked(self, topic: str | TopicName, partition: int, *, reason: str) -> Removal:
-        """Remove a partition's messages that are marked for deletion from the disk, before their grace ends.
+        """Remove from the disk a partition's messages that are marked for deletion, before their grace ends.
 
         Args:
             partition: From 1.
@@ -748,7 +748,7 @@ class Client:
         Raises:
             TopicNotFoundError, PartitionNotFoundError: the topic or the partition does not exist.
             LegalHoldError: the topic is under legal hold; nothing is removed.
-            CorruptLogError: a segment is damaged; its messages are kept, all other marked messages are removed.
+            CorruptLogError: a segment is damaged; its messages are kept, and all other marked messages are removed.
             LogLockedError: another process is the writer of an embedded log.
         """
         check_whole("partition", partition)
@@ -778,7 +778,7 @@ class Client:
         """Flush and close the client's producers, and close its consumers without a commit; a second call does nothing.
 
         Raises:
-            HeadstreamError: a producer could not store all messages, or a consumer could not close cleanly; the client is closed.
+            HeadstreamError: a producer could not store all messages, or a consumer could not close cleanly. The client is closed.
         """
         if self._is_closed:
             return
@@ -787,10 +787,10 @@ class Client:
         for producer in list(self._producers):
             try:
                 producer.close()
-            except Exception as error:  # but Ctrl-C leaves the log open: sent messages are flushed at exit
+            except Exception as error:  # Ctrl-C is not caught and leaves the log open: sent messages are flushed at exit
                 errors.append(error)
         self._is_closed = True
-        self._close_consumers(errors)  # that another thread has made meanwhile
+        self._close_consumers(errors)  # consumers that another thread has created meanwhile
         with closing():
             self._transport.close()
         if errors:

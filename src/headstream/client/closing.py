@@ -1,4 +1,4 @@
-"""Closing: limits the total time that close() waits for a server, so that an unreachable server does not block it."""
+"""Closing: limits the total time that close() waits for a server that may be unreachable."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextvars import ContextVar
 from typing import Final
 
 CLOSE_S: Final = 5.0
-"""How long all requests of one close() may take together, seconds: enough for a server that answers."""
+"""Maximum total time of the requests of one close(), seconds."""
 
 _LEAST_S: Final = 0.1
-"""Shortest timeout of a request, seconds: a request that can succeed at once is tried after the end too."""
+"""Minimum timeout of a request, seconds; after the deadline, requests are still tried with this timeout."""
 
 _until: Final[ContextVar[float | None]] = ContextVar("_until", default=None)
-"""When the requests of the current close() end, by the monotonic clock."""
+"""Deadline for the requests of the current close(), by the monotonic clock."""
 
 
 @contextmanager

@@ -18,7 +18,7 @@ _open: Final[weakref.WeakSet[Closable]] = weakref.WeakSet()
 
 
 def open_until_exit(one: Closable) -> None:
-    """Close an object at exit, unless it is closed or garbage-collected before."""
+    """Close an object at exit, unless the object is closed or garbage-collected earlier."""
     _open.add(one)
 
 

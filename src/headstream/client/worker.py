@@ -21,9 +21,9 @@ _T = TypeVar("_T")
 _FIRST_SLICE_MS: Final = 125
 _LAST_SLICE_MS: Final = 1000
 _CANCEL_TIMEOUT_S: Final = 2.0
-"""How long a cancelled call can take to end before it is interrupted."""
+"""How long a cancelled call can take before it is interrupted, seconds."""
 _INTERRUPT_AGAIN_S: Final = 0.25
-"""Between interrupts: a call can consist of several requests, each of which would wait for a server that does not answer."""
+"""Time between interrupts, seconds, because a call can consist of several requests that each wait for the server."""
 
 
 def slices_ms() -> Iterator[float]:
@@ -83,7 +83,7 @@ class Worker:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            if running.cancel():  # it had to wait for another call, and does not begin any more
+            if running.cancel():  # the call waited for another call, and now does not start
                 raise
             await self._wait_for_end(future)
             if future.exception() is None and put_back is not None:

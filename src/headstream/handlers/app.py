@@ -123,7 +123,7 @@ class App:
         return self._log
 
     def run(self) -> None:
-        """Run until all handlers have ended: after Ctrl-C, SIGTERM or stop(), or by their `timeout_ms`.
+        """Run until all handlers have ended: after Ctrl-C, SIGTERM or stop(), or after their `timeout_ms`.
 
         The first signal ends each handler after its current message. The second signal cancels the handlers; their current
         messages are delivered again.
@@ -140,7 +140,7 @@ class App:
 
     async def _run(self) -> None:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):  # asyncio.run() removes them
+            for number in (signal.SIGINT, signal.SIGTERM):  # asyncio.run() removes the handlers
                 asyncio.get_running_loop().add_signal_handler(number, self._interrupt)
         async with self:
             await self.wait()
@@ -153,7 +153,7 @@ class App:
         self.stop()
 
     def stop(self) -> None:
-        """Request that each handler end after its current message. wait() and the end of the `async with` block wait for this."""
+        """Request that each handler end after its current message. wait() and leaving `async with` wait until all have ended."""
         self._is_stopping = True
         for member in self._members:
             member.stop()
@@ -180,7 +180,7 @@ class App:
         """
         loop, checks = asyncio.get_running_loop(), 0
         until_s = loop.time() + milliseconds("timeout_ms", timeout_ms) / 1000
-        while checks < len(self._handlers):  # one handler's results are messages of another, which was perhaps looked at before
+        while checks < len(self._handlers):  # one handler can send messages to a topic that was checked before
             left = await self._find_left()
             _raise_failure(self._tasks)
             checks = 0 if left else checks + 1
@@ -239,7 +239,7 @@ class App:
             if self._tasks:
                 await asyncio.wait(self._tasks)
         finally:
-            for task in self._tasks:  # those that a cancellation leaves: their messages are delivered again
+            for task in self._tasks:  # tasks that still run after a cancellation: their messages are delivered again
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)

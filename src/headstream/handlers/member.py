@@ -76,7 +76,7 @@ class Member:
                     self._is_busy = False
                     if self._is_stopping:
                         break
-                    await asyncio.sleep(0)  # a handler that never waits must not keep the loop from the others
+                    await asyncio.sleep(0)  # a handler that never awaits must not block the event loop
             except asyncio.CancelledError:
                 if self._is_busy or not self._is_stopping:
                     raise  # the message is not committed

@@ -55,7 +55,7 @@ class _Header:
             raise HeaderError(
                 f"the header {self.key!r} is {value.kind_name}, but {self.kind.__name__.rstrip('_')} was expected",
                 where=place,
-                advice="Send it with that kind, or write hs.HeaderValue for any kind",
+                advice="Send a header of that kind, or write hs.HeaderValue for any kind",
             )
         return value.value if self.is_plain else value
 
@@ -100,7 +100,7 @@ class Signature:
     def _add(self, parameter: inspect.Parameter, hints: dict[str, Any]) -> None:
         name = parameter.name
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise InvalidInputError("only named parameters can be filled", advice="Omit *, ** and / in the signature")
+            raise InvalidInputError("a handler must have only named parameters", advice="Omit *, ** and / in the signature")
         if name not in hints:
             raise InvalidInputError(
                 "the parameter has no annotation",
@@ -152,7 +152,7 @@ class Signature:
         return arguments
 
     def make_encoder(self, encode: Any) -> Any:
-        """Return the encoder of results: the user's, or by the result's type; InvalidInputError if the type cannot be encoded."""
+        """Return the user's encoder of results, or the encoder of the result's type; InvalidInputError for other types."""
         if encode is not None:
             return encode
         if self._result in (inspect.Signature.empty, type(None)):
@@ -162,7 +162,7 @@ class Signature:
                 advice="Annotate the result, as in `-> Invoice`, or omit produce=",
             )
         if isinstance(self._result, type) and issubclass(self._result, Message):
-            return _serializer_of(bytes)  # which Member._send() does not call
+            return _serializer_of(bytes)  # Member._send() does not call this serializer
         with _placing(f"result of {self.where}"):
             return _serializer_of(self._result)
 
@@ -195,12 +195,12 @@ def _serializer_of(kind: Any) -> Serializer[Any]:
         return Serializer("bytes", lambda value: value, bytes)
     if kind in (Any, dict, list, dict[str, Any], list[Any]):
         return json()
-    if hasattr(kind, "__pydantic_validator__"):  # its models, and its dataclasses
+    if hasattr(kind, "__pydantic_validator__"):  # pydantic's models and dataclasses
         return pydantic(kind)
     if kind in _SCALARS:
         raise InvalidInputError(
             f"{kind.__name__} is not a payload type or a header kind",
-            advice="Write bytes or a type such as a dataclass for the payload; for a header write its kind, "
+            advice="Write bytes or a type such as a dataclass for the payload; for a header, write its kind, "
             "as in `attempt: hs.uint8` or `attempt: Annotated[int, hs.uint8]`",
         )
     is_typed = dataclasses.is_dataclass(kind) or is_typeddict(kind) or hasattr(kind, "__struct_fields__")

@@ -2,10 +2,10 @@
 
     header                kind     what it is
     audit.application     string   the application's name
-    audit.host            string   its host
-    audit.process         int64    its process id
+    audit.host            string   the host's name
+    audit.process         int64    the process id
     audit.time            int64    when send() was called, microseconds since 1970 UTC
-    audit.number          int64    message number, from 1 for each Auditing; a gap shows that a message was not stored or was lost
+    audit.number          int64    message number, from 1 per Auditing object; a gap shows that a message was lost or not stored
 
 A forwarded message gets another set of these headers after the existing headers, so the headers list every step in order.
 """

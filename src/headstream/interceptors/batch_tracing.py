@@ -5,9 +5,9 @@
 
     process batch 12        a pipeline's span: child of the first sampled message's span, linked to the other messages' spans
       merge SHOP.orders     the span of a step, in any thread
-    applied                 a span in the trace of each other message: as long as the batch's span, and linked to it
+    applied                 a span in the trace of each other message, with the times of the batch's span and a link to that span
 
-Only messages of sampled traces have spans. Their contexts are found in the bytes of a batch, so no message is decoded. A
+Only messages of sampled traces have spans. The traces' contexts are found in the bytes of a batch, so no message is decoded. A
 pipeline's batch is recorded if at least one of its messages is sampled. Links connect each message's trace with the batch.
 """
 

@@ -3,8 +3,8 @@
     tracing?rate=0.01,auditing?application=billing,compression?min_bytes=1024,encryption?key_file=/etc/headstream/keys.json
     tracing?on_error=raise,mycompany.hooks:Stamp?region=eu
 
-A name is a name of this package, or `module:attribute`. The attribute is an interceptor, or a class or function that is called
-with the options as strings and returns an interceptor. `on_error` and `dead_letter` set the interceptor's policy.
+A name is an interceptor of this package, or `module:attribute`. The attribute is an interceptor, or a class or function that is
+called with the options as strings and returns an interceptor. `on_error` and `dead_letter` set the interceptor's policy.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class _Step:
 
 
 class Chain:
-    """The interceptors of one client in sending order. Thread-safe if each is; InvalidOptionError if one is invalid."""
+    """The interceptors of one client in sending order; InvalidOptionError if one is invalid. Thread-safe if all are."""
 
     def __init__(self, interceptors: Iterable[object]) -> None:
         steps: dict[str, list[_Step]] = {hook: [] for hook in HOOKS}
@@ -131,7 +131,7 @@ class Chain:
                 if step.policy is not ErrorPolicy.RAISE:
                     _log.exception("%s of the interceptor %s failed", step.hook, step.name)
                 elif found is None:
-                    found = _explain(step, error, where, "The event that was reported has happened in any case")
+                    found = _explain(step, error, where, "The reported event has happened nevertheless")
         return found
 
     def _run(self, step: _Step, *arguments: Any) -> Any:

@@ -75,7 +75,7 @@ def _compressor(algorithm: str, level: int) -> Callable[[bytes], bytes]:
     if algorithm == "zlib":
         return lambda payload: zlib.compress(payload, level)
     library = _zstandard()
-    # A compressor of the library is for one thread; making one costs little beside compressing.
+    # The library's compressors are not thread-safe; creating a compressor costs little compared with compressing.
     return lambda payload: bytes(library.ZstdCompressor(level=level).compress(payload))
 
 

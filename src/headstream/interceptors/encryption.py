@@ -63,7 +63,7 @@ class Encryption(Interceptor):
         if current is None and len(keys) == 1:
             current = next(iter(keys))
         if current not in keys:
-            raise InvalidOptionError(f"the current key {current!r} is not among the keys", advice="Specify one of keys=")
+            raise InvalidOptionError(f"the current key {current!r} is not among the keys", advice="Specify a name in keys=")
         self._ciphers = {name: AESGCM(key) for name, key in keys.items()}
         self._current = current
         names = sorted(set(authenticate))
@@ -80,7 +80,7 @@ class Encryption(Interceptor):
             required: As for Encryption.
 
         Raises:
-            InvalidOptionError: the file cannot be read or has another form.
+            InvalidOptionError: the file cannot be read, or its content is invalid.
         """
         try:
             found = json.loads(Path(key_file).read_text(encoding="utf-8"))
@@ -88,7 +88,7 @@ class Encryption(Interceptor):
             current, authenticate = found["current"], found.get("authenticate", [])
         except (OSError, ValueError, KeyError, AttributeError, TypeError, binascii.Error) as error:
             raise InvalidOptionError(
-                f"cannot load the key file: {type(error).__name__}",  # never the text: it can have key bytes
+                f"cannot load the key file: {type(error).__name__}",  # never the file's text, which can contain key bytes
                 where=str(key_file),
                 advice='Write {"current": "a", "keys": {"a": "<32 bytes in base64>"}}',
             ) from None
@@ -99,7 +99,7 @@ class Encryption(Interceptor):
         if message.payload is None:
             return message
         if ENCRYPTION_HEADER in message.headers:
-            raise InvalidInputError(f"the message already has a header {ENCRYPTION_HEADER}", advice="Send it unencrypted")
+            raise InvalidInputError(f"the message already has a header {ENCRYPTION_HEADER}", advice="Send a message without it")
         nonce = os.urandom(_NONCE_BYTES)
         bound = _bound_bytes(self._header, message, self._names)
         payload = nonce + self._ciphers[self._current or ""].encrypt(nonce, message.payload, bound)
@@ -140,7 +140,7 @@ def _parse_header(text: str) -> tuple[str, list[str]]:
     except (ValueError, KeyError, TypeError):
         raise InvalidInputError(f"{ENCRYPTION_HEADER} has the invalid value {text!r}") from None
     if algorithm != _ALGORITHM or not isinstance(name, str) or not isinstance(names, list):
-        raise InvalidInputError(f"the encryption {algorithm!r} is unknown", advice=f"Use {_ALGORITHM}")
+        raise InvalidInputError(f"the encryption algorithm {algorithm!r} is unknown", advice=f"Use {_ALGORITHM}")
     return name, [str(each) for each in names]
 
 

@@ -65,7 +65,7 @@ class Interceptor:
         return None
 
     def on_receive(self, message: Message) -> Message | Awaitable[Message]:
-        """Return the message to deliver, changed or unchanged. Its topic, partition and offset must not change.
+        """Return the message to deliver, changed or unchanged. Topic, partition and offset must not change.
 
         Called when a consumer or poll() delivers the message, in the reverse order of on_send.
 

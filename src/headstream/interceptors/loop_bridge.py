@@ -44,5 +44,5 @@ class LoopBridge:
             is_own = False
         if is_own:
             coroutine.close()
-            raise InvalidInputError("a coroutine was returned by a plain function", advice="Declare it with `async def`")
+            raise InvalidInputError("a coroutine was returned by a plain function", advice="Declare the function as async")
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result()

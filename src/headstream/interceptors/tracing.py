@@ -4,8 +4,8 @@
     receive    a span `receive shop/orders` (CONSUMER), child of the sender's span
     process    a span around the processing, by `with tracing.process(message):`
 
-If a rate is set, most messages do not belong to a sampled trace. They are recognised by the current context and by their header
-names, before an OpenTelemetry object or a Message is created. Counting down random gaps chooses the messages that begin a trace.
+If a rate is set, most messages do not belong to a sampled trace. Such messages are recognised by the current context and their
+header names, before an OpenTelemetry object or a Message is created. Random gaps determine which messages begin a trace.
 
 The names of messaging attributes are from version 1.27 of OpenTelemetry's conventions, which are not stable yet.
 """
@@ -27,13 +27,13 @@ from headstream.interceptors.interceptor import ErrorPolicy, Interceptor
 from headstream.interceptors.trace_contexts import has_context, open_tracer
 
 _MAX_BYTES: Final = 255
-"""A header value of a topic with limits `iggy`: a longer tracestate or baggage is left out, as W3C's specifications allow."""
+"""Maximum size of a header value in a topic with limits `iggy`; a longer tracestate or baggage is omitted, as W3C allows."""
 
 _COMPANIONS: Final = frozenset(("tracestate", "baggage"))
-"""Headers that do not belong to a trace without other headers."""
+"""Headers that do not show by themselves that a message belongs to a trace."""
 
 _SEARCHABLE: Final = (dict, Headers)
-"""Headers as given to send() whose names are found without encoding them."""
+"""Types of the argument `headers` of send() in which names can be found without encoding."""
 
 
 class Tracing(Interceptor):
@@ -45,7 +45,7 @@ class Tracing(Interceptor):
         tracer_provider: A provider of OpenTelemetry's SDK; by default the global provider.
         propagator: Reads and writes the context; by default the global propagator (the variable OTEL_PROPAGATORS).
         rate: The share of messages sent outside of any trace that begin a trace, 0 to 1. All other messages, and messages of
-            unsampled traces, get no span and no header, which is cheapest. None leaves sampling to the provider: each message
+            unsampled traces, get no span and no header, at the lowest cost. None leaves sampling to the provider: each message
             gets a header, so receivers know whether its trace is sampled.
 
     Raises:
@@ -74,7 +74,7 @@ class Tracing(Interceptor):
 
     def skips_send(self, headers: HeadersInput | None) -> bool:
         """Return whether a message with these headers gets no span and no header."""
-        if self._current():  # a context is attached, of a trace or of something else
+        if self._current():  # a context is attached; it may not contain a trace
             current = self._trace.get_current_span().get_span_context()
             if current.is_valid:
                 return self._rate is not None and not current.trace_flags.sampled
@@ -92,7 +92,7 @@ class Tracing(Interceptor):
         block = message.headers.received_bytes()
         if block is not None:
             for mark in self._marks:
-                if block.find(mark) >= 0:  # half the time of `mark in block`
+                if block.find(mark) >= 0:  # takes half the time of `mark in block`
                     return self._is_plain and not has_context(block)
             return True
         return self._is_foreign(message.headers)

@@ -31,7 +31,7 @@ class LogAccess(Protocol):
 
     @property
     def administration(self) -> threading.RLock:
-        """Lock that is held while topics or files change that other threads list."""
+        """Lock that is held while topics or files change, because other threads list them."""
 
     @property
     def passing(self) -> threading.Lock:

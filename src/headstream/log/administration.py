@@ -1,8 +1,8 @@
 """Administration: creates, changes and deletes streams and topics.
 
-    create       in one transaction, directories first: the directories of each topic in the catalog exist
+    create       in one transaction, directories first, so that each topic in the catalog has its directories
     delete       in one transaction, then the directories
-    purge        a new number, and so new directories, in one transaction; then the old directories are removed
+    purge        a new number, and therefore new directories, in one transaction; then the old directories are removed
     partitions   added after the last partition, deleted from the last partition down
     update       name, options, labels; directories are named by number. retention.py and compaction.py apply the options
     groups       Iggy's clients create a group before they use it
@@ -10,7 +10,7 @@
 A topic's number identifies the topic: a process that reads a purged topic finds the old directory missing, and a Spark checkpoint
 finds a different number. The old name of a renamed stream or topic is unknown immediately, even to waiting polls. Each change
 takes effect when the catalog's transaction commits. A crash after the commit leaves a directory without a catalog row: the
-directory of a purged topic is never reused, the directory of a partition is emptied before reuse.
+directory of a purged topic is never reused, and the directory of a partition is emptied before reuse.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def rename_stream(log: Log, stream: StreamRecord, name: str) -> None:
 
 def create_topic(log: Log, new: NewTopic, created_us: int, labels: TopicLabels = NO_LABELS, id_: int | None = None) -> None:
     """Add a topic, and its stream if missing. The caller holds log.administration and has checked that the topic does not exist.
-    An id of None takes the smallest free id."""
+    If `id_` is None, the topic gets the smallest free id."""
     with log.changing() as catalog:
         known = catalog.snapshot().get(new.name.stream)
         touched: set[int] = set()
@@ -55,13 +55,13 @@ def create_topic(log: Log, new: NewTopic, created_us: int, labels: TopicLabels =
                 *(stream_number, new.name.topic, new.partitions, new.limits, created_us), *(new.fsync, new.options, labels, id_)
             )
             touched.add(number)
-            # Before the commit: a topic in the catalog has its directories; those of a rolled back one are empty, and the next
-            # topic takes them.
+            # Before the commit, so that a topic in the catalog has its directories. Directories of a rolled-back creation are
+            # empty, and are used by the next topic.
             directory = topic_directory(log.root, stream_number, number)
             log.files.make_directory(f"{directory}/{OFFSETS_NAME}")
             for partition in range(1, new.partitions + 1):
                 log.files.make_directory(f"{directory}/{partition}")
-            # After a power cut too, each topic of the catalog has its directory: sync the parent directories' entries.
+            # Also after a power failure, each topic of the catalog has its directory: sync the parent directories' entries.
             while directory != log.root:
                 log.files.sync_directory(directory)
                 directory = directory.rpartition("/")[0]

@@ -39,8 +39,8 @@ from headstream.log.upkeep.upkeep import Upkeep
 
 _MAX_OPEN: Final = 2048
 _MAX_OPEN_OFFSETS: Final = 2048
-"""Limits of open files: partitions for writing and reading (two or three files each), and offset files; in all three eighths
-of the process's limit. Closing a partition costs a sync and, later, a search for its end."""
+"""Limits of open files: partitions for writing and reading (two or three files each), and offset files; in total three eighths of
+the process's limit. Closing a partition costs a sync and, later, a search for its end."""
 
 
 class Log:
@@ -54,7 +54,7 @@ class Log:
         self._lock = threading.RLock()
         self._max_open = min(_MAX_OPEN, max(16, max_open_files() // 16))
         self.administration = threading.RLock()
-        self.passing = threading.Lock()  # during a pass that rewrites segments: each removes what another has begun
+        self.passing = threading.Lock()  # held by a pass that rewrites segments and removes unfinished files
         self.upkeep = Upkeep(self)
         self._states: MessageStates | None = None
         self.commits = StagedCommits(self)
@@ -64,7 +64,7 @@ class Log:
         self._partitions: dict[tuple[int, int], PartitionWriter] = {}
         self._opened: dict[int, dict[int, PartitionWriter]] = {}
         self._removed: dict[int, dict[int, int]] = {}
-        self._starts: dict[tuple[int, int], tuple[int, int]] = {}  # topic, partition -> its removals, its log start offset
+        self._starts: dict[tuple[int, int], tuple[int, int]] = {}  # topic, partition -> number of removals, log start offset
         self._writing: OrderedDict[tuple[int, int], PartitionWriter] = OrderedDict()
         self._readers = Readers(files, self._max_open)
         self._offsets: dict[int, OffsetStore] = {}
@@ -90,7 +90,7 @@ class Log:
 
     @property
     def groups_directory(self) -> str:
-        """Directory of the consumer groups' locks; a change of it also wakes waiting members."""
+        """Directory of the consumer groups' locks; a change of the directory also wakes waiting members."""
         return f"{self.root}/{GROUPS_NAME}"
 
     @property
@@ -180,7 +180,7 @@ class Log:
     def snapshot(self) -> Snapshot:
         """Return the current streams and topics; empty if the log does not exist yet."""
         known = self._catalog.known if self._is_writer and self._catalog is not None else None
-        if known is not None:  # called twice a send: without the lock, which a change of topics can hold long
+        if known is not None:  # called twice per send: without the lock, which a change of topics can hold for a long time
             return known
         with self._lock:
             self._check_open()
@@ -293,7 +293,7 @@ class Log:
             self._writing[key] = partition
             self._writing.move_to_end(key)
             if len(self._writing) > self._max_open:
-                with suppress(StorageError):  # the next append to that partition raises it
+                with suppress(StorageError):  # the next append to that partition raises the error
                     self._writing.popitem(last=False)[1].close()
             return partition
 
@@ -308,7 +308,7 @@ class Log:
         self.upkeep.count_removal(removal)
 
     def changes(self, topic: TopicRecord) -> dict[int, tuple[int, ...]]:
-        """Return partition -> numbers that change with its messages, for partitions changed by this process; reads no file."""
+        """Return partition -> numbers that change with the partition's messages, if changed by this process; reads no file."""
         removed = self._removed.get(topic.number, {})
         changed: dict[int, tuple[int, ...]] = {number: (count,) for number, count in tuple(removed.items())}
         for number, partition in tuple(self._opened.get(topic.number, {}).items()):
@@ -376,7 +376,7 @@ class Log:
             PartitionClosedError: acknowledged messages could not be synced; the log is closed anyway.
         """
         failure: StorageError | None = None
-        self.upkeep.close()  # before the lock is acquired, which its threads can be waiting for
+        self.upkeep.close()  # before this method acquires the lock, for which the threads of the jobs can be waiting
         self.commits.close()
         with self._lock:
             if self._closed_because is not None:

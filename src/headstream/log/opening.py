@@ -93,7 +93,7 @@ class _Registry:
 
     def after_fork(self) -> None:
         """In a forked child: start without logs; open logs and databases belong to the parent process."""
-        self.lock = threading.Lock()  # another thread of the parent can have held it
+        self.lock = threading.Lock()  # another thread of the parent may have held the lock
         for entry in self.entries:
             keep_forever(entry.log)
         self.entries = []

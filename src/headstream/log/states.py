@@ -50,7 +50,7 @@ _STATE_AT: Final = 8
 
 _AVAILABLE: Final = MessageState.AVAILABLE.value
 _MAX_RUNS: Final = 1024
-"""The most partitions whose runs are cached: most have none, and rereading them costs a query."""
+"""Maximum number of partitions whose runs are cached. Most partitions have no runs; reading runs again takes one query."""
 _NO_TOPICS: Final = ()
 """Changes of states change no topic."""
 
@@ -136,7 +136,7 @@ class MessageStates:
             first = follower.first_offset
         found: list[StateChange] = []
         at = max(first, from_offset)
-        while count < 0 or len(found) < count:  # a pending change can be one that makes messages available
+        while count < 0 or len(found) < count:  # a pending change may make messages available
             rows = find_states(self._catalog, topic.number, number, at, count=count - len(found) if count >= 0 else -1)
             found += [change for change in rows if change.state != _AVAILABLE]
             if not rows or count < 0:
@@ -186,7 +186,7 @@ class MessageStates:
     def note_replaced(self) -> None:
         """Make this process's readers open the current files before their next read; called after messages were removed."""
         with self._catalog.transaction(_NO_TOPICS):
-            pass  # its number is what they compare
+            pass  # readers compare the number of transactions
 
     def forget(self, topic: TopicRecord, number: int, until_offset: int) -> None:
         """Delete the states of messages before an offset, because the messages are dropped."""
@@ -233,7 +233,7 @@ class MessageStates:
         for topic, number, offset, state in pending_states(self._catalog):
             pending.setdefault((topic, number), []).append((offset, state))
         for (topic, number), changes in pending.items():
-            with suppress(LogError):  # a damaged partition's error is raised at its use; its changes stay pending
+            with suppress(LogError):  # the use of a damaged partition raises the error; its changes stay pending
                 self._repair_partition(topics[topic], number, changes)
 
     def _repair_partition(self, topic: TopicRecord, number: int, changes: list[tuple[int, int]]) -> None:
@@ -302,8 +302,8 @@ class PartitionStates:
     def renew(self, follower: PartitionFollower) -> None:
         """Refresh a follower if the catalog has changed since its last renewal; call it after querying the rows.
 
-        A follower can hold open files and cached messages from before a removal of marked messages. These still contain the
-        removed messages, whose rows no longer exist.
+        A follower can hold open files and cached messages from before a removal of marked messages. The files and the cache still
+        contain the removed messages, whose rows no longer exist.
         """
         changes = self._states.catalog_changes()
         if follower.states_changes != changes:

@@ -53,8 +53,8 @@ def limit_series(
     """Return at most MOST_SERIES series and one series for all remaining values, because many series slow collectors down.
 
     Args:
-        series: All series, beginning with the series to keep. For counters the order must be stable, because a collector takes a
-            sum that becomes smaller for a restart.
+        series: All series, beginning with the series to keep. For counters the order must be stable, because a collector
+            interprets a decreasing sum as a restart.
         others: Label values of the series for the remaining values.
     """
     if len(series) <= MOST_SERIES:

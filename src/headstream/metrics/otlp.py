@@ -50,7 +50,7 @@ _UNITS: Final = {"seconds": "s", "bytes": "By", "percent": "%"}
 class OtlpPush:
     """Sends metrics to a collector every OTEL_METRIC_EXPORT_INTERVAL (milliseconds; default 60000), and when it is closed.
 
-    If the collector does not answer, this is logged once; its next answer is logged as well.
+    If the collector does not answer, one line is logged; its next answer is logged as well.
 
     Args:
         service: Default name of the service; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override it.
@@ -97,7 +97,7 @@ class OtlpPush:
             scope = ScopeMetrics(InstrumentationScope("headstream", __version__), found, "")
             data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
             has_failed = self._exporter.export(data, timeout_millis=_TIMEOUT_MS) is not MetricExportResult.SUCCESS
-        except Exception:  # metrics must not end what they measure
+        except Exception:  # a failure of the metrics must not end the measured job
             _log.exception("the metrics could not be collected or sent over OTLP")
             return
         if has_failed != self._has_failed:
@@ -166,5 +166,5 @@ def _read_interval_s() -> float:
     except ValueError:
         interval_s = 0.0
     if not 0 < interval_s < float("inf"):
-        raise InvalidOptionError(f"{text!r} is not a number of milliseconds", where=_INTERVAL)
+        raise InvalidOptionError(f"{text!r} is not a positive number of milliseconds", where=_INTERVAL)
     return interval_s

@@ -16,7 +16,7 @@ from headstream.core.model.reserved import MIRROR_HEADER
 from headstream.errors import InvalidOptionError
 
 _MAX_BYTES: Final = 255
-"""A header value of a topic with limits `iggy`. The oldest logs are dropped from a longer one: a ring of mirrors has fewer."""
+"""Maximum size of a header value in a topic with limits `iggy`. The oldest logs are dropped from a longer value."""
 
 
 class Hop(NamedTuple):
@@ -33,7 +33,7 @@ def check_log_name(name: str) -> str:
     """Return a log's name; InvalidOptionError if it is empty or too long, or contains a slash, comma or space."""
     if not name or len(name.encode()) > 64 or any(character in name for character in "/, "):
         raise InvalidOptionError(
-            f"{name!r} is not a valid log name", advice="Use 1 to 64 bytes without slash, comma and space: frankfurt-1"
+            f"{name!r} is not a valid log name", advice="Use 1 to 64 bytes without slashes, commas and spaces, as in frankfurt-1"
         )
     return name
 

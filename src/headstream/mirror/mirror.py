@@ -6,10 +6,10 @@
                   2. commit offsets in the source: the next run begins at these offsets
                   3. commit the end offsets of the destination: the next run reads back the messages after them
 
-A message is written together with its position in the source (hops.py). After a kill, the next run therefore reads back which
-messages after the last checkpoint already exist in the destination, and skips them. After a kill between steps 2 and 3, the next
-run only reads back more messages. Step 3 is delayed until the committed offsets of the source have passed all messages that were
-read back.
+A message is written together with its position in the source (hops.py). After a kill, the next run therefore reads the
+destination's messages from after the last checkpoint, and skips source messages that exist there. After a kill between steps 2
+and 3, the next run only reads back more messages. Step 3 is delayed until the committed offsets of the source have passed all
+messages that were read back.
 Each message is thus copied once to any kind of destination, without producer ids. Exception: a server stores the last request of
 a killed mirror after the next run has finished reading back.
 """
@@ -340,7 +340,7 @@ class Mirror:
         self._options.on_progress(self.stats)
 
     def _is_passed(self, place: tuple[str, int, int], offset: int) -> bool:
-        """Return whether a partition of the source is committed up to an offset; False if this run does not copy it."""
+        """Return whether a source partition is committed up to an offset; False if this run does not copy the partition."""
         name, partition, generation = place
         topic = self._topics.get(name)
         if topic is None or partition not in topic.positions:

@@ -59,7 +59,7 @@ def match_topics(source: Client, patterns: Iterable[str]) -> list[Topic]:
     """
     wanted = list(patterns)
     if not wanted:
-        raise InvalidOptionError("the list of topics is empty", advice="Specify one or more, or a pattern")
+        raise InvalidOptionError("the list of topics is empty", advice="Specify one or more topics, or a pattern")
     there = {f"{topic.stream}/{topic.name}": topic for topic in source.topics()}
     for name in wanted:
         if name not in there and not any(character in name for character in "*?["):
@@ -91,7 +91,7 @@ def _plan_topic(topic: Topic, target: Client) -> TopicPlan:
     if there.deduplication_count is not None and topic.deduplication_count is None:
         differences.append("the destination drops messages with an id that it already contains")
     if there.compaction_delay_us is not None and topic.compaction_delay_us is None:
-        differences.append("the destination compacts: a message without a key stops the mirror")
+        differences.append("the destination is compacted: a message without a key stops the mirror")
     if any(partition.end_offset for partition in there.partitions):
         differences.append("the destination already has messages")
     return TopicPlan(name, False, len(topic.partitions), count, tuple(differences))

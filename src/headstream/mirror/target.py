@@ -1,4 +1,4 @@
-"""TargetTopic: one topic of a mirror's destination, with its producer, its already copied messages, and their states."""
+"""TargetTopic: one topic of a mirror's destination, with a producer, the already copied messages, and their states."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.client.consumer.consumer import Consumer
 
-# OffsetRuns: a set of offsets as runs of consecutive ones: small where messages are copied in order.
+# OffsetRuns stores runs of consecutive offsets, so it needs little memory if messages are copied in order.
 
 
 class OffsetRuns:
@@ -167,7 +167,7 @@ class TargetTopic:
         next run must find this message again.
 
         Args:
-            is_passed: Returns whether the source's committed offset of a topic's partition and generation has reached an offset.
+            is_passed: Returns whether the source has committed a partition (topic, number, generation) up to an offset.
         """
         if not all(is_passed(place, runs.end) for place, runs in self._there.items()):
             return

@@ -45,7 +45,7 @@ def avro(
             return fastavro.parse_schema(plain, named_schemas={}), bytes.fromhex(
                 fingerprint(to_parsing_canonical_form(plain), "CRC-64-AVRO")
             )
-        except Exception as error:  # the library raises several
+        except Exception as error:  # the library raises several types of exceptions
             raise InvalidInputError(
                 f"the schema is not a valid Avro schema: {error}", advice="Pass the schema as a JSON string or a dict"
             ) from error

@@ -47,15 +47,15 @@ if TYPE_CHECKING:
     from headstream.server.kafka.listener import KafkaServer
 
 QUIC_CERTIFICATE: Final = "quic_certificate.pem"
-"""The self-signed certificate for localhost in the runtime directory, for clients to trust."""
+"""File in the runtime directory with the self-signed certificate for localhost, which clients can trust."""
 
 _QUIC_KEY: Final = "quic_key.pem"
 
 CURRENT_CONFIG: Final = "current_config.toml"
-"""The settings in effect, with the bound addresses: for programs that use port 0."""
+"""File with the effective settings and the bound addresses, for programs that use port 0."""
 
 _CONNECTIONS_SHARE: Final = 4
-"""The part of the limit of open files for one listener's connections: two listeners leave half of it to the log."""
+"""The fraction 1/n of the open-file limit for the connections of one listener; two listeners leave half to the log."""
 
 _SECRET_NAME: Final = "access_tokens.key"
 _SECRET_BYTES: Final = 64
@@ -99,7 +99,7 @@ class ServerApp:
         return self._dispatcher
 
     async def start(self) -> None:
-        """Open the log and the listeners; HeadstreamError, also if other machines could log in with the default password."""
+        """Open the log and the listeners; HeadstreamError on failure, or if other machines can use the default password."""
         try:
             await self._start()
         except BaseException:
@@ -126,7 +126,7 @@ class ServerApp:
         self._dispatcher = make_dispatcher(broker, replace(config.settings, stores_scram=config.kafka_address is not None))
         if config.delivery_audit is not None:
             self._dispatcher.audit = DeliveryAudit(broker, config.delivery_audit, self._name_of_user)
-            self._ends.callback(self._dispatcher.audit.close)  # after the members have ended
+            self._ends.callback(self._dispatcher.audit.close)  # runs after the group members are removed
         self._ends.callback(self._dispatcher.members.end_all)
         self._check_reachable()
         self._warn_of_exposure()
@@ -167,7 +167,7 @@ class ServerApp:
         return "" if user is None else user.record.name
 
     async def _start_http(self, address: Address, tls: Any, workers: Workers, budget: MemoryBudget, admission: Admission) -> None:
-        # Half of the start time: TCP serves meanwhile.
+        # The import takes half of the start time; TCP connections are served meanwhile.
         await asyncio.to_thread(importlib.import_module, "headstream.server.http.server")
         from headstream.server.http.pipeline_reports import NO_PIPELINES
         from headstream.server.http.server import HttpServer
@@ -291,7 +291,7 @@ class ServerApp:
             return
         advice = "Listen on 127.0.0.1, change the password or secret, or use --allow-default-password"
         if config.tokens.secret.decode("latin-1") in PUBLISHED_SECRETS:
-            raise InvalidOptionError("access tokens would be signed by a published secret", where="http.jwt", advice=advice)
+            raise InvalidOptionError("access tokens would be signed with a published secret", where="http.jwt", advice=advice)
         session = self.dispatcher.sessions.open("startup:0")
         try:
             self.dispatcher.answer(session, Login(DEFAULT_USERNAME, DEFAULT_PASSWORD))
@@ -317,7 +317,7 @@ class ServerApp:
                 note(logging.ERROR, "sweeping failed", error)
 
     async def stop(self) -> None:
-        """Stop listening, answer received requests, sync, close the log; idempotent. PartitionClosedError if a sync failed."""
+        """Stop listening, answer received requests, sync and close the log; idempotent. PartitionClosedError if a sync failed."""
         note(logging.INFO, "stopping")
         stopping = []
         if self._tcp is not None:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _SAME_S: Final = 0.5
-"""A repeated signal within this time is ignored: a process group's signal can arrive twice. Seconds."""
+"""A repeated signal within this time, seconds, is ignored, because a signal to a process group can arrive twice."""
 
 _SWITCH_S: Final = 0.0003
-"""How long a busy thread can hold the GIL while the event loop waits for it, as after each write to a file. Seconds. With
-Python's default of 5 ms, one client that lists many topics in a loop leaves others a sixth of their sends; now, two fifths."""
+"""How long a busy thread can hold the GIL while the event loop waits, as after each write to a file, seconds. With Python's
+default of 5 ms, one client that lists many topics in a loop reduces other clients' sends to a sixth; now, to two fifths."""
 
 
 def run(config: ServerConfig, on_ready: Callable[[ServerApp], None], pipelines: PipelineReports | None = None) -> None:

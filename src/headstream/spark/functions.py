@@ -40,11 +40,11 @@ _MESSAGES: Final = (
     "headers:array<struct<key:string,kind:string,value:binary>>,payload:binary>>"
 )
 _READABLE: Final = ("binary", "binary-first", "json", "kip82", "replicate")
-"""The dialects that a column can hold, by their common names (codec/conversion)."""
+"""The dialects of messages in a BINARY column; see codec/conversion."""
 
 
 def header(col: Column | str, key: str, type: str, shape: Literal["variant", "map", "other"] = "variant") -> Column:
-    """Return the value of one header (of a repeated key, the last); null if the header is missing or does not fit the type.
+    """Return the last value of a header; null if the header is missing or does not fit the type.
 
     Args:
         col: A column of headers.
@@ -94,7 +94,7 @@ def headers_encode(col: Column | str) -> Column:
 
 
 def message_decode(col: Column | str, dialect: str) -> Column:
-    """Return the messages in a BINARY column as an array of structs with the source's columns; explode() returns rows.
+    """Return the messages in a BINARY column as an array of structs with the source's columns, which explode() turns into rows.
 
     Args:
         col: BINARY; the result for null is null.
@@ -124,7 +124,7 @@ def register_functions(spark: SparkSession) -> None:
     """Register the SQL functions headers_decode, headers_encode and message_decode_<dialect> in a session.
 
     Args:
-        spark: A classic session or one of Spark Connect.
+        spark: A classic session or a Spark Connect session.
     """
     from pyspark.sql import types
 

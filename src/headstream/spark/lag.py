@@ -8,7 +8,7 @@
 
 Spark reports the end of a source (latestOffset) and the end of a batch (endOffset) with every progress report; the
 difference is the lag. The lag is reported for the headstream source and for Spark's own Kafka source, whose offsets have the same
-form. The rows that a batch has written are reported for sinks in Python, such as the headstream sink.
+form. The rows that a batch has written are reported for sinks written in Python, such as the headstream sink.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class LagListener(StreamingQueryListener):
             query.lags = lags
             for source in progress["sources"]:
                 start, end = _positions(source.get("startOffset")), _positions(source.get("endOffset"))
-                if start:  # Spark does not report where the first batch began
+                if start:  # Spark does not report the start of the first batch
                     query.rows += int(source.get("numInputRows") or 0)
                     query.offsets += sum(max(0, end[partition] - start.get(partition, 0)) for partition in end)
             query.written += _written_rows(progress.get("sink"))

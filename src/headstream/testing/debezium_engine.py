@@ -105,7 +105,7 @@ class DebeziumEngine(TemporaryServer):
 
     _jars: ClassVar[JarSet] = DEBEZIUM
     _mark: ClassVar[str] = _MARK
-    """Statements that insert a row into the table of marks, and return its number."""
+    """Statements that insert a row into `headstream_marks`, and return the row's number."""
 
     def __init__(
         self,
@@ -143,10 +143,10 @@ class DebeziumEngine(TemporaryServer):
             now = time.monotonic()
             if (starts == _STARTS and not self.is_running) or now > begun + self._start_seconds:
                 raise EnvironmentSetupError(f"the Debezium engine does not send the source's changes:\n{self.log_tail()}")
-            if not self.is_running:  # its log begins again
+            if not self.is_running:  # a start begins a new log file
                 starts += 1
                 self.start()
-            if now > marked + _MARK_SECONDS:  # a row that a snapshot has read says nothing about the tables after it
+            if now > marked + _MARK_SECONDS:  # a row that a snapshot has read does not show that later tables are read
                 self._source.execute(self._mark)
                 marked = now
             time.sleep(CHECK_SECONDS)

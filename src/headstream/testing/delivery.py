@@ -1,6 +1,6 @@
 """Simulated deliveries of a source's messages: reordered, repeated, delayed or split into batches.
 
-All are pure functions of messages and a seed, and accept any sequence; only `delay` reads the messages. The functions can be
+All functions are pure: the result depends only on the arguments. Only `delay` reads the messages. The functions can be
 combined: `split(repeat(shuffle(messages, seed=1), seed=2, fraction=0.1), 7, seed=3)`.
 """
 
@@ -100,5 +100,5 @@ def delay(
     distance = len(items) if by is None else by
     held = [message.table == table and role in (None, message.role) for message in items]
     places = [place + distance if late else place for place, late in enumerate(held)]
-    # Of two messages at one place the delayed one comes last, so that `by` others precede it.
+    # At the same place, a delayed message follows other messages, so that `by` messages precede it.
     return [items[place] for place in sorted(range(len(items)), key=lambda place: (places[place], held[place]))]

@@ -10,8 +10,8 @@
 In pytest, use the fixture `kafka_broker`.
 
 The broker requires Java 17. The first start downloads the jars, unless `headstream jars --broker` has downloaded them. The broker
-listens only on the loopback interface, and its data directory is temporary. It is stopped when the process that started it exits
-or is killed (process_guard).
+listens only on the loopback interface, and its data directory is temporary. The broker is stopped when the process that started
+it exits or is killed (process_guard).
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class KafkaBroker(TemporaryServer):
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # Tests send messages of any time; by default those older than a week are dropped.
+            # Tests send messages with any timestamp; by default, messages older than a week are dropped.
             "log.retention.ms": "-1",
             # After restart() the previous session of the node must expire first; by default that takes 9 seconds.
             "broker.session.timeout.ms": "4000",
@@ -161,7 +161,7 @@ class KafkaBroker(TemporaryServer):
     def _java(self, directory: Path, *arguments: str) -> list[str]:
         folder = fetch(jar_set=BROKER)[0].parent
         logging = f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
-        # The simple JIT compiler: a test's broker ends before the code of the other would pay for its compilation.
+        # Only the JIT compiler C1: a test's broker exits before the faster code of C2 would repay the time of its compilation.
         options = [f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         return [str(find_java().executable), *options, logging, "-cp", str(folder / "*"), *arguments]
 
@@ -177,5 +177,5 @@ class KafkaBroker(TemporaryServer):
         end = time.monotonic() + self._start_seconds
         while self.count_partitions(topic) < partitions:
             if time.monotonic() > end:
-                raise NotFoundError(f"the topic {topic!r} did not get its {partitions} partitions", where=self.bootstrap_servers)
+                raise NotFoundError(f"{topic!r} did not get {partitions} partitions in time", where=self.bootstrap_servers)
             time.sleep(_CHECK_SECONDS)

@@ -89,7 +89,7 @@ def create_topic(address: tuple[str, int], topic: str, partitions: int, config: 
 
 
 def add_partitions(address: tuple[str, int], topic: str, partitions: int) -> None:
-    """Increase a topic's partition count; InvalidInputError if the broker rejects this, OSError if no broker answers."""
+    """Increase a topic's partition count; InvalidInputError if the broker rejects the request, OSError if no broker answers."""
     body = struct.pack(">i", 1) + _text(topic) + struct.pack(">iiib", partitions, -1, _TIMEOUT_MS, 0)
     _check_result(_request(address, _CREATE_PARTITIONS, body), topic)
 

@@ -10,8 +10,8 @@
 In pytest, use the fixture `postgres`.
 
 The programs `initdb`, `postgres` and `psql` must be on PATH or where Debian installs them. The server listens only on the
-loopback interface, and has no Unix socket. It is stopped when the process that started it exits or is killed (process_guard), and
-leaves neither files nor shared memory.
+loopback interface, and has no Unix socket. The server is stopped when the process that started it exits or is killed
+(process_guard), and leaves no files and no shared memory.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _DEBIAN: Final = Path("/usr/lib/postgresql")
 _DROP_ROOT: Final = (
     "import os,sys;u,g=map(int,sys.argv[1:3]);os.setgroups([]);os.setgid(g);os.setuid(u);os.execv(sys.argv[3],sys.argv[3:])"
 )
-"""A program that runs the rest of its arguments as the user and group of the first two."""
+"""A program that runs a command with a user id and a group id; its arguments are both ids and the command."""
 _DEFAULTS: Final = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
-    # A killed server loses nothing that the operating system has, so that its data need not reach the disk.
+    # A killed server loses no data that the operating system has received, so syncing to disk is unnecessary.
     "fsync": "off",
     # In the data directory, and so removed with it.
     "dynamic_shared_memory_type": "mmap",

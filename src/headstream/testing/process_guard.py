@@ -21,7 +21,7 @@ import sys
 from typing import Final
 
 _CHECK_SECONDS: Final = 0.2
-"""A pipe inherited by a forked process does not close, so the parent is checked too."""
+"""Interval of checks whether the parent runs, because a pipe that a forked process has inherited does not close."""
 _STOP_SECONDS: Final = 20
 _END_SECONDS: Final = 10
 """Time after which a program that ignores the signal is killed."""

@@ -3,8 +3,8 @@
 metadata    one message per version of a table, before its first data message or, by option, later
 data        REFRESH: sequence, timestamp, position and transaction are empty strings, masks and counters are null
             INSERT: data; UPDATE: data and beforeData; DELETE: the row in data or in beforeData
-masks       changeMask has the changed columns (INSERT: all, DELETE: the key), but never large objects. Therefore the
-            mask of an update of large objects only equals the mask of an update without changes.
+masks       changeMask has the changed columns (INSERT: all, DELETE: the key), but never large objects. Therefore an
+            update of only large objects has the same mask as an update without changes.
             columnMask has the columns in the message
 sequence    commit time to the hundredth of a second (16 digits) and change number (19 digits); rises over the entire capture
 """
@@ -51,7 +51,7 @@ class SourceMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
-    """The form of the captured messages; the defaults are Replicate with full logging at the source.
+    """The form of the captured messages; the defaults correspond to Replicate with full logging at the source.
 
     Args:
         partial_images: Updates carry their key, the changed columns and some further columns (never an unchanged large object).

@@ -16,9 +16,9 @@ that Replicate would send. Pass the messages to your job in any order, then comp
     >>> digest_rows(rows, ["number"]) == source.digest("SHOP", "orders")
     True
 
-A full load contains the rows before any change. REFRESH messages have no change sequence and no time; a change of a key overrides
-its REFRESH, regardless of their order. A job that sorts by change sequence as a string already does this, because the empty
-string sorts first.
+A full load contains the rows before any change. REFRESH messages have no change sequence and no time; a change overrides the
+REFRESH of the same key, regardless of the order. A job that sorts by change sequence as a string already does this, because the
+empty string sorts first.
 
 A job must not rely on the order of arrival (within a table or across tables), a null in a column outside the column mask, a
 change mask of zero in a table with large objects, or the section of a deleted row. Nor may it assume that a key changes only by

@@ -1,8 +1,8 @@
 """Encodes data messages as bytes, with one encoder per version of a table.
 
 The encoders write the same bytes as `headstream.replicate.codec.data_message`, ten times as fast, because a simulated source
-generates hundreds of thousands of messages. They are written independently of the codec, so tests that compare both also verify
-the codec.
+generates hundreds of thousands of messages. The encoders are written independently of the codec, so tests that compare both also
+verify the codec.
 
 Avro    atMSG | "DT" | envelope headers | schema id | null | length, then the message:
         data: each column as union(null, type) | beforeData: 0, or 2 and the columns | headers, in the order

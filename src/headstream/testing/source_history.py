@@ -2,10 +2,10 @@
 
     load          the rows of one table after another, without sequence, time or transaction
     transactions  1 to `largest_transaction` changes, distributed over all tables by weight:
-                  insert (of a new key or one that was deleted or changed away), update of one to three columns,
+                  insert (of a new, deleted or vacated key), update of one to three columns,
                   update without changes, change of the primary key (to a new or a vacated key),
                   delete, delete and re-insert of one key within the transaction
-    alterations   version v of n of a table begins at transaction v/n, with an insert into it;
+    alterations   version v of n of a table begins after v/n of the transactions, with an insert into the table;
                   rows retain the columns that the new version has, and get null for added columns
 
 The history is independent of messages: `source_capture` encodes its changes as messages.
@@ -25,7 +25,7 @@ from headstream.testing.source_values import ValueMaker, make_key, value_maker
 Key: TypeAlias = tuple[SourceValue, ...]
 
 _FIRST_COMMIT: Final = datetime(2024, 1, 15, 8, 0, tzinfo=UTC)
-_RETURN_SHARE: Final = 0.3  # share of vacated keys among new ones
+_RETURN_SHARE: Final = 0.3  # share of vacated keys among the keys of inserted rows
 
 
 class SourceChange(NamedTuple):

@@ -28,7 +28,7 @@ from headstream.testing.source_tables import SourceColumn, SourceTable, SourceVa
 ValueMaker: TypeAlias = Callable[[Random], SourceValue]
 
 _RARE: Final = 0.125  # the share of nulls, and of extremes: a hundred rows are enough to have both
-_MINOR_KEYS: Final = 5  # number of values of each column of a composite key after its first one
+_MINOR_KEYS: Final = 5  # number of values of each column of a composite key except the first column
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _WORDS: Final = (
@@ -39,7 +39,7 @@ _TEXTS: Final = (
     "", " ", "  both ends  ", "null", "NULL", "0", "O'Brien", 'say "hello"', "back\\slash", "per%cent", "a,b;c|d\te",
     "line\nbreak\r\n", '{"json": [1]}', "Größe", "naïve café", "日本語テキスト", "Ελληνικά", "עברית", "🎈🚀", "e\u0301", "\x7f",
 )  # fmt: skip
-# None ends in a digit, so that a prefix and a number form a unique key.
+# No prefix ends in a digit, so that a prefix and a number form a unique key.
 _KEY_PREFIXES: Final = ("", "A-", "a-", "O'Brien ", 'q"', "back\\", "tab\t", "ü", "日本", "🎈", " blank ", "per%20cent")
 
 

@@ -18,7 +18,7 @@ from headstream.testing.source_tables import Row
 class RowVersion(NamedTuple):
     """A row between two changes of the row's key.
 
-    `valid_from` is the sequence of the change that opened the version, and `valid_to` of the change that closed it, or None.
+    `valid_from` is the sequence of the change that opened the version; `valid_to` of the change that closed the version, or None.
     """
 
     row: Row

@@ -24,13 +24,13 @@ HOST: Final = "127.0.0.1"
 """The address on which the servers listen."""
 _ATTEMPTS: Final = 20
 _PASSING: Final = ("Address already in use", "is still in use", "is starting up")
-"""Messages of failures that a later start does not have: the port was in use, or killed processes were still exiting."""
+"""Messages of temporary failures: the port was in use, or killed processes were still exiting."""
 _PORTS: Final = (15_000, 32_000)
 """The range of ports; Linux assigns ports from 32,768 on to outgoing connections."""
 _PORT_ATTEMPTS: Final = 20
 CHECK_SECONDS: Final = 0.05
 _WHOLE_LOG: Final = 100_000
-"""Lines."""
+"""Maximum number of lines of a log."""
 _LOG_NAME: Final = "server.log"
 
 
@@ -70,7 +70,7 @@ class TemporaryServer:
         """
         if self.is_running:
             return self
-        self._end(b"keep")  # a process that has exited by itself
+        self._end(b"keep")  # the process has already exited
         is_new = self._directory is None
         for attempt in range(_ATTEMPTS):
             try:
@@ -121,7 +121,7 @@ class TemporaryServer:
     def _home(self) -> Path:
         """Return the program's directory; ClosedError if the program was not started."""
         if self._directory is None:
-            raise ClosedError(f"the {self._title} is not running", advice="Call start(), or use it in a `with`")
+            raise ClosedError(f"the {self._title} is not running", advice="Call start(), or use a `with` statement")
         return self._directory
 
     def _prepare(self, directory: Path) -> None:

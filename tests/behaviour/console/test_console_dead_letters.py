@@ -63,15 +63,15 @@ def test_letters_are_grouped_by_reason_and_shown_by_a_click(page: Page, letters:
     assert INJECTED in reasons.nth(1).inner_text()  # as text
     page.get_by_role("link", name=INJECTED).click()
     rows = page.get_by_role("region", name="Letters").locator("tbody tr")
-    page.get_by_role("button", name="Letter at offset 3 of partition 1", exact=True).wait_for()
-    page.get_by_role("button", name="Letter at offset 1 of partition 1", exact=True).wait_for(state="detached")
+    page.get_by_role("button", name="Dead letter at offset 3 of partition 1", exact=True).wait_for()
+    page.get_by_role("button", name="Dead letter at offset 1 of partition 1", exact=True).wait_for(state="detached")
     assert rows.count() == COUNT // 3
     assert page.locator("main img").count() == 0
 
 
 def test_a_letter_tells_where_it_comes_from_and_why(page: Page, letters: Client) -> None:
     open_letters(page)
-    page.get_by_role("button", name="Letter at offset 4 of partition 1", exact=True).click()
+    page.get_by_role("button", name="Dead letter at offset 4 of partition 1", exact=True).click()
     detail = page.get_by_label("Message at offset 4")
     detail.wait_for()
     text = detail.locator(".origin").inner_text()
@@ -89,10 +89,10 @@ def test_letters_of_a_reason_are_sent_back_after_a_dry_run_with_progress(page: P
     row = page.get_by_role("region", name="Reasons").locator("tbody tr", has_text="no such product")
     row.get_by_role("button", name="Redrive").click()
     dialog = page.locator("dialog[open]")
-    dialog.get_by_text("80 letters", exact=True).wait_for()
+    dialog.get_by_text("80 dead letters", exact=True).wait_for()
     assert letters.topic(TOPIC).partitions[0].end_offset == COUNT  # a dry run sends nothing
     dialog.get_by_role("button", name="Redrive", exact=True).click()
-    dialog.get_by_text("Done: 80 letters sent back").wait_for()
+    dialog.get_by_text("Done: 80 dead letters sent back").wait_for()
     dialog.get_by_role("button", name="Close").click()
     tile(page, "Letters").get_by_text("40", exact=True).wait_for()
     copies = letters.poll(TOPIC, 1, start=COUNT, count=200)
@@ -101,17 +101,17 @@ def test_letters_of_a_reason_are_sent_back_after_a_dry_run_with_progress(page: P
 
 def test_letters_are_discarded_only_by_the_topics_name_and_one_alone(page: Page, letters: Client) -> None:
     open_letters(page)
-    page.get_by_role("button", name="Letter at offset 0 of partition 1", exact=True).click()
-    page.get_by_role("button", name="Discard this one").click()
+    page.get_by_role("button", name="Dead letter at offset 0 of partition 1", exact=True).click()
+    page.get_by_role("button", name="Discard this dead letter").click()
     dialog = page.locator("dialog[open]")
-    dialog.get_by_text("1 letter", exact=True).wait_for()
+    dialog.get_by_text("1 dead letter", exact=True).wait_for()
     discard = dialog.get_by_role("button", name="Discard", exact=True)
     assert discard.is_disabled()
     dialog.locator("input").fill("mail/orders")
     assert discard.is_disabled()
     dialog.locator("input").fill(DEAD)
     discard.click()
-    dialog.get_by_text("Done: 1 letter discarded").wait_for()
+    dialog.get_by_text("Done: 1 dead letter discarded").wait_for()
     dialog.get_by_role("button", name="Close").click()
     tile(page, "Letters").get_by_text(str(COUNT - 1), exact=True).wait_for()
     assert [(one.offset, one.reason, one.by) for one in letters.states(DEAD, 1)] == [(0, "discarded", "iggy")]
@@ -121,13 +121,13 @@ def test_a_redrive_is_stopped_and_says_how_far_it_came(page: Page, letters: Clie
     open_letters(page)
     page.get_by_role("button", name="Redrive all").click()
     dialog = page.locator("dialog[open]")
-    dialog.get_by_text(f"{COUNT} letters", exact=True).wait_for()
-    dialog.get_by_label("letters a second").fill("1")
+    dialog.get_by_text(f"{COUNT} dead letters", exact=True).wait_for()
+    dialog.get_by_label("Dead letters per second").fill("1")
     dialog.get_by_role("button", name="Redrive", exact=True).click()
-    dialog.get_by_text(re.compile(r"^[1-9]\d* letters? sent back of")).wait_for()
+    dialog.get_by_text(re.compile(r"^[1-9]\d* dead letters? sent back of")).wait_for()
     dialog.get_by_role("button", name="Stop").click()
     dialog.get_by_text("Stopped:").wait_for()
-    found = re.search(r"(\d+) letters? sent back", dialog.inner_text())
+    found = re.search(r"(\d+) dead letters? sent back", dialog.inner_text())
     assert found is not None
     sent = letters.topic(TOPIC).partitions[0].end_offset - COUNT
     assert 1 <= sent == int(found[1]) < COUNT
@@ -137,7 +137,7 @@ def test_a_redrive_is_stopped_and_says_how_far_it_came(page: Page, letters: Clie
 
 def test_a_wrong_filter_is_told(page: Page, letters: Client) -> None:
     go(page, f"#/letters/{DEAD}")
-    field = page.get_by_label("Filter letters")
+    field = page.get_by_label("Filter dead letters")
     field.fill("hs.attempts =")
     page.get_by_role("button", name="Filter", exact=True).click()
     page.get_by_role("alert").get_by_text("the filter is invalid").wait_for()
@@ -153,7 +153,7 @@ def test_letters_have_no_buttons_for_a_user_who_may_only_read(own_page: Page, ht
     log_in(own_page, "onlooker", "secret")
     own_page.get_by_role("heading", name="Overview").wait_for()
     open_letters(own_page)
-    own_page.get_by_role("button", name="Letter at offset 4 of partition 1", exact=True).click()
+    own_page.get_by_role("button", name="Dead letter at offset 4 of partition 1", exact=True).click()
     own_page.get_by_label("Message at offset 4").wait_for()
     for name in ("Redrive", "Discard", "Set state"):
         assert own_page.get_by_role("button", name=name).count() == 0
@@ -169,10 +169,10 @@ def test_the_page_and_its_dialogs_have_no_serious_accessibility_violations(
     page.get_by_role("link", name=DEAD).wait_for()
     found = [find_violations(page, axe)]
     open_letters(page)
-    page.get_by_role("button", name="Letter at offset 4 of partition 1", exact=True).click()
+    page.get_by_role("button", name="Dead letter at offset 4 of partition 1", exact=True).click()
     page.get_by_label("Message at offset 4").wait_for()
     found.append(find_violations(page, axe))
     page.get_by_role("button", name="Discard all").click()
-    page.locator("dialog[open]").get_by_text(f"{COUNT} letters", exact=True).wait_for(timeout=PATIENCE_MS)
+    page.locator("dialog[open]").get_by_text(f"{COUNT} dead letters", exact=True).wait_for(timeout=PATIENCE_MS)
     found.append(find_violations(page, axe))
     assert found == [[], [], []]

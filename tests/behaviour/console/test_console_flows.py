@@ -79,7 +79,7 @@ def test_options_of_a_topic_change(page: Page, http: Http) -> None:
     page.get_by_label("Keep messages for").fill("2")
     page.get_by_label("To confirm").fill("audit/old")  # it lets messages be removed
     page.get_by_role("button", name="Change").click()
-    page.locator(".tile", has_text="Kept for").get_by_text("2 h").wait_for()
+    page.locator(".tile", has_text="Retention").get_by_text("2 h").wait_for()
     assert http.dispatcher.broker.topics.get(TopicName.parse("audit/old")).retention_us == 7_200_000_000
 
 

@@ -46,7 +46,7 @@ def test_a_message_is_marked_only_by_name_and_restored_while_it_is_there(page: P
     page.get_by_role("button", name="Set state").click()
     dialog = page.locator("dialog")
     dialog.locator("select").select_option("marked_for_deletion")
-    dialog.get_by_text("leaves the disk within 3 d").wait_for()
+    dialog.get_by_text("removed from the disk within 3 d").wait_for()
     act = dialog.get_by_role("button", name="Set state")
     assert act.is_disabled()
     dialog.get_by_label("Reason").fill("wrong import")
@@ -54,7 +54,7 @@ def test_a_message_is_marked_only_by_name_and_restored_while_it_is_there(page: P
     assert find_violations(page, axe) == []
     act.click()
     page.get_by_text("wrong import").wait_for()
-    page.get_by_text("until then it can be restored").wait_for()
+    page.get_by_text("until then, it can be restored").wait_for()
     assert find_violations(page, axe) == []
     assert [one.offset for one in log.states(TOPIC, 1)] == [3]
     page.get_by_role("button", name="Restore").click()
@@ -67,7 +67,7 @@ def test_a_legal_hold_is_shown_and_takes_what_it_refuses_away(page: Page, log: C
     go(page, "#/topics")
     page.get_by_role("row", name=TOPIC).get_by_text("legal hold").wait_for()
     go(page, f"#/topics/{TOPIC}")
-    page.get_by_text("Nothing is removed from this topic").wait_for()
+    page.get_by_text("remove nothing from this topic").wait_for()
     assert page.get_by_role("button", name="Purge").count() == page.get_by_role("button", name="Delete").count() == 0
     assert find_violations(page, axe) == []
     page.get_by_role("button", name="Options").click()
@@ -86,7 +86,7 @@ def test_options_that_remove_messages_ask_for_the_name_and_others_do_not(page: P
     dialog, change = page.locator("dialog"), page.locator("dialog").get_by_role("button", name="Change")
     dialog.get_by_label("Summarized headers").fill("number, source")
     assert change.is_enabled()
-    dialog.get_by_label("Marked messages").fill("1")
+    dialog.get_by_label("Remove marked messages").fill("1")
     assert change.is_disabled()
     dialog.get_by_label("To confirm").fill(TOPIC)
     change.click()
@@ -109,7 +109,7 @@ def test_a_search_by_filter_says_how_far_it_came_and_what_it_skipped(page: Page,
     status.get_by_text("1 match in").wait_for()
     status.get_by_text("the whole partition").wait_for()
     assert f"{skipped()} of the topic" in status.inner_text()
-    assert "skipped by their summaries" in status.inner_text()
+    assert "skipped because of their summaries" in status.inner_text()
 
 
 def test_a_paused_group_says_why_and_for_how_long_and_is_resumed(page: Page, log: Client, axe: str) -> None:
@@ -119,11 +119,11 @@ def test_a_paused_group_says_why_and_for_how_long_and_is_resumed(page: Page, log
             consumer.retry(message, reason=ValueError("the database is down"))
         go(page, f"#/groups/{TOPIC}/billing")
         page.get_by_text("Paused for another").wait_for()
-        page.get_by_text("4 of its last 4 attempts failed").wait_for()
+        page.get_by_text("4 of the last 4 attempts failed").wait_for()
         assert find_violations(page, axe) == []
         page.get_by_role("button", name="Resume").click()
         page.get_by_role("alert").wait_for()  # it has a member
-    page.get_by_text("Its consumers then begin at once").wait_for()
+    page.get_by_text("Consumers then continue immediately").wait_for()
     page.get_by_role("button", name="Resume").click()
     page.get_by_text("Paused for another").wait_for(state="detached")
     assert log.group_deliveries(TOPIC, "billing").pause.until_us == 0

@@ -102,7 +102,7 @@ def test_keys_and_headers_of_any_value_are_shown_whole(page: Page) -> None:
 def test_a_large_payload_is_saved_with_progress_and_stopped(page: Page) -> None:
     show(page, 4)
     detail = page.get_by_label("Message at offset 4")
-    detail.get_by_text("Save it to read the rest.").wait_for()
+    detail.get_by_text("Save the payload to read all of it.").wait_for()
     with page.expect_download() as saved:
         detail.get_by_role("button", name="Save").click()
     assert saved.value.path().stat().st_size == LARGE_BYTES
@@ -140,7 +140,7 @@ def test_many_topics_are_shown_in_parts_and_strange_names_as_text(page: Page) ->
     assert delete.is_enabled()
     page.keyboard.press("Escape")
     go(page, "#/letters")
-    page.get_by_label("Letters of another topic").fill("odd/values")
+    page.get_by_label("Dead letters of another topic").fill("odd/values")
     page.get_by_role("heading", name="odd/values").wait_for()
 
 

@@ -37,4 +37,4 @@ def test_pipeline_merges_by_spark_and_refuses_a_zone_that_executors_do_not_see_w
     assert digest_rows(rows, keys) == source.digest("SHOP", "customers")
     why = "Spark's executors are separate processes (master local-cluster[2,1,1024])"
     assert found["lines"].count(f'tables with engine = "auto" are merged by spark: {why}') == 2, "each pipeline says so once"
-    assert "cannot access the driver's schema store: it is missing (/proc/self/cwd/zone on " in found["unseen"]
+    assert "cannot access the driver's schema store: found no schema store (/proc/self/cwd/zone on " in found["unseen"]

@@ -235,7 +235,7 @@ def test_schemas_in_a_store_are_seen_by_every_process(place: StorePlace, tmp_pat
     assert task().changes.keys() == {newer.schema_id}, "the next task sees what the driver has stored before it"
     check_schema_store(tmp_path / "nowhere", first.mark(), place)
     assert second.mark() == first.mark()
-    with pytest.raises(StorageError, match="cannot access the driver's schema store: it is another one"):
+    with pytest.raises(StorageError, match="cannot access the driver's schema store: found another schema store"):
         check_schema_store(tmp_path, "x", place)
 
 

@@ -151,7 +151,7 @@ def test_headers_as_kafka_has_them_are_raw(spark: SparkSession, log: hs.Client, 
 
 REFUSED = [
     ("SELECT 'a' payload, 1 extra", {}, r"these columns cannot be written: extra"),
-    ("SELECT 'a' payload, 1L offset", {}, r"offset: set by the log"),
+    ("SELECT 'a' payload, 1L offset", {}, r"offset, set by the log"),
     ("SELECT 'a' value", {}, "the column payload is missing in value"),
     ("SELECT 1 payload", {}, r"column payload is INT, which cannot be sent.*BINARY or STRING"),
     ("SELECT 'a' payload, PARSE_JSON('{}') headers", {}, r"a VARIANT loses the kinds of headers"),

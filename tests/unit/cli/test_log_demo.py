@@ -28,7 +28,7 @@ def test_log_demo_tells_what_is_in_the_log_that_it_leaves(tmp_path: Path) -> Non
         "The order was tried 3 times",
         "0 messages are left",
         f"hs.origin.offset = {place!r}",
-        "find 5 of 6 orders",
+        "receive 5 of 6 orders",
     ):
         assert told in ran.output
     again = CliRunner().invoke(demo, ["--log", "--directory", str(tmp_path / "demo")])

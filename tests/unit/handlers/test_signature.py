@@ -121,7 +121,7 @@ def unseen(order: Unseen) -> None: ...
         (two_payloads, "'order' already receives the payload (parameter 'other'", "hs.uint8"),
         (scalar, "int is not a payload type or a header kind", "Annotated[int, hs.uint8]"),
         (unknown_type, "'Client' is not a payload type", "dataclass"),
-        (star, "only named parameters can be filled", "Omit *"),
+        (star, "must have only named parameters", "Omit *"),
         (unseen, "an annotation cannot be evaluated: name 'Unseen' is not defined", "TYPE_CHECKING"),
     ],
 )

@@ -20,17 +20,17 @@ from headstream.core.wire.statuses import Status
 
 _ADDRESS_FAILURES: Final = 10
 _USER_FAILURES: Final = 5
-"""Failures without a delay: people mistype, and many share one address."""
+"""Number of failures without a delay, because users mistype passwords and can share an address."""
 
 _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 60.0
 """First and maximum delay, seconds; the maximum allows 1,440 guesses a day."""
 
 _FORGOTTEN_S: Final = 600.0
-"""Failures are forgotten after this time without another one, seconds."""
+"""Failures are forgotten after this time without another failure, seconds."""
 
 _MOST_KEYS: Final = 10_000
-"""Maximum addresses, users and pairs remembered, each; the oldest are evicted first."""
+"""Maximum number of remembered addresses, of users and of pairs; the oldest are evicted first."""
 
 
 class _Failures:

@@ -41,7 +41,7 @@ _TABLE: Final[dict[str, _Row]] = {
     "set states": _Row("manage_streams manage_topics", "manage_topics", "manage_topic"),
     "send": _Row("send_messages", "send_messages manage_stream manage_topics", "send_messages manage_topic"),
 }
-"""Setting states hides messages from every consumer, so it requires managing the topic, which a sender is not allowed to."""
+"""Setting states hides messages from every consumer, so it requires the right to manage the topic, not only the right to send."""
 _NOT_OF_STREAMS: Final = frozenset({"read the server", "read users", "manage users"})
 _NOTHING: Final[frozenset[str]] = frozenset()
 

@@ -59,8 +59,8 @@ class Tokens:
             if len(known) >= self._most:
                 raise refusal(
                     Status.PERSONAL_ACCESS_TOKENS_LIMIT_REACHED,
-                    f"a user has {self._most} tokens, which is the limit",
-                    advice="Delete one first",
+                    f"the limit of {self._most} tokens per user is reached",
+                    advice="Delete a token first",
                 )
             if any(each.name == name for each in known):
                 raise refusal(
@@ -81,13 +81,13 @@ class Tokens:
             accounts.delete_token(self._catalog, user_id, name)
 
     def verify(self, token: str) -> int:
-        """Return the user id of a token; NotFoundError (20) if unknown, AuthenticationError (54) if expired."""
+        """Return the user id of a token; NotFoundError (20) if it is unknown, AuthenticationError (54) if it has expired."""
         record = accounts.find_token(self._catalog, _hash(token))
         if record is None:
             raise refusal(Status.RESOURCE_NOT_FOUND, "the token does not exist", advice="Create a token, or use another token")
         if record.expires_us is not None and record.expires_us <= self._clock_us():
             raise refusal(
-                Status.PERSONAL_ACCESS_TOKEN_EXPIRED, f"the token {record.name!r} has expired", advice="Create another one"
+                Status.PERSONAL_ACCESS_TOKEN_EXPIRED, f"the token {record.name!r} has expired", advice="Create another token"
             )
         return record.user_id
 

@@ -49,7 +49,7 @@ class User:
 
     @property
     def id(self) -> int:
-        """Its number."""
+        """The user's id."""
         return self.record.id
 
 
@@ -136,7 +136,7 @@ class Users:
         self._check_free(name)
         password_hash, scram = self._passwords.hash(password), self._verifiers(password)
         with self._lock:
-            self._check_free(name)  # again: the name can have been taken during the hashing
+            self._check_free(name)  # checked again: the name may have been taken during the hashing
             if accounts.last_user_id(self._catalog) >= _MAX_ID:
                 raise refusal(Status.USERS_LIMIT_REACHED, "the limit of users is reached", advice="Start a new log")
             kept = _to_bytes(permissions)
@@ -217,14 +217,14 @@ class Users:
         return user
 
     def verify(self, name: str, password: str) -> User:
-        """Return the user; unknown names take as long. AuthenticationError: inactive (47), wrong name or password (42)."""
+        """Return the user; AuthenticationError: inactive (47), wrong name or password (42). Takes equally long for any name."""
         user = self.find(name)
         if user is not None:
             self.check_active(user)
         if self._passwords.check(password, None if user is None else user.record.password_hash) and user is not None:
             if self._stores_scram and user.record.scram is None:
                 self._add_verifiers(user, password)
-            return user  # after a concurrent change, its generation is outdated and so invalid
+            return user  # after a concurrent change, the generation is outdated and therefore invalid
         raise refusal(Status.INVALID_CREDENTIALS, "wrong user name or password", advice="Check both")
 
     def _verifiers(self, password: str) -> bytes | None:

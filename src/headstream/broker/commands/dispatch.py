@@ -2,7 +2,7 @@
 
     stale session (30) -> extension without client support (3) -> not logged in (40) -> the command's handler
 
-Commands are decoded (3) and validated before; the handler checks existence and permission.
+Commands are decoded (3) and validated before these steps; the handler checks existence and permission.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Balance:
 
 
 _HEARTBEAT_TOLERANCE: Final = 1.2
-"""A session times out after this many heartbeat intervals."""
+"""A session times out after this number of heartbeat intervals."""
 
 QUIC_POLL_BYTES: Final = 1_000_000
 """The largest response over QUIC that Iggy's command line accepts is 1 MiB."""

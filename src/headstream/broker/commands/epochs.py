@@ -33,11 +33,11 @@ from headstream.log.staged.submission import commit_to, is_submitted
 _COMMIT_TIMEOUT_S: Final = 60.0
 _PART: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _MOST_WRITERS: Final = 10_000
-"""Maximum writers of a user: each Spark query and each batch write of a day is one, and each is a row of the catalog."""
+"""Maximum number of writers of a user. Each Spark query and each batch write of a day uses a writer: a row of the catalog."""
 
 
 def _check_names(writer: str, epoch: int, parts: set[str]) -> None:
-    """Raise an error for names that are not valid file names and numbers that the catalog cannot store."""
+    """Raise an error for a name that is not a valid file name, or a number that the catalog cannot store."""
     check_epoch(writer, epoch)
     for part in parts:
         if not _PART.fullmatch(part):
@@ -66,7 +66,7 @@ def _claim(server: Dispatcher, session: Session, writer: str) -> None:
         return
     now_us = server.broker.backing.clock_us()
     if not claim_writer(server.catalog, writer, session.user_id, owner, _MOST_WRITERS, now_us):
-        _check_owner(server, session, writer)  # a concurrent request can have claimed it
+        _check_owner(server, session, writer)  # a concurrent request may have claimed the writer
         if find_owner(server.catalog, writer) != session.user_id:
             raise LimitError(f"a user can own at most {_MOST_WRITERS} writers", advice="Use one writer for many epochs")
 
@@ -94,7 +94,7 @@ def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> St
 def commit_epoch(server: Dispatcher, session: Session, command: CommitEpoch) -> CommittedEpoch:
     """Append all batches of an epoch, or none if it was committed before; error if a later epoch was committed."""
     _check_names(command.writer, command.epoch, {batch.part for batch in command.batches})
-    _check_owner(server, session, command.writer)  # an epoch without batches is recorded as the writer's last one too
+    _check_owner(server, session, command.writer)  # an epoch without batches is also recorded as the writer's last epoch
     limits = _check_topics(server, session, command.batches)
     parts = tuple(
         StagedPart(

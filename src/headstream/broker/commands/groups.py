@@ -1,8 +1,8 @@
 """Consumer groups: Iggy groups, which connections join, and Headstream groups, whose members keep their partitions.
 
 The stored offsets of a group belong to the group's name, so that embedded and remote consumers continue from the same offsets. A
-group cannot have connections (Iggy) and members (Headstream) at the same time (GROUP_IN_USE), because they assign partitions
-differently.
+group cannot have connections (Iggy) and members (Headstream) at the same time (GROUP_IN_USE), because the two kinds of groups
+assign partitions differently.
 
 Headstream's commands identify a group by name; a number is the id of a group that an Iggy client has created.
 """
@@ -105,7 +105,7 @@ def create_group(server: Dispatcher, session: Session, command: CreateGroup) -> 
             raise refusal(status, f"the consumer group {command.id} already exists", where=str(target.topic.name))
         if len(target.topic.groups) >= server.settings.most_consumers:
             raise ConsumersLimitError(
-                f"the topic already has {server.settings.most_consumers} consumer groups, which is the limit for one topic",
+                f"the limit of {server.settings.most_consumers} consumer groups per topic is reached",
                 where=str(target.topic.name),
                 advice="Delete groups that are not needed, or raise headstream.max_consumers_per_user",
             )

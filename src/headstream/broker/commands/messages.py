@@ -4,7 +4,7 @@
     poll    topic found -> permitted -> partition found -> start offset -> stored bytes, unchanged
 
 Iggy clients can only use topics with the limits `iggy`, because they cannot read all messages of `wide` topics (empty payloads,
-null headers). Their sends and polls of `wide` topics are refused (5).
+null headers). Sends and polls of `wide` topics by these clients are refused (5).
 
 A wait blocks no thread: begin_wait() registers a callback, and the command's handler then replies with the current messages.
 """
@@ -52,7 +52,7 @@ from headstream.errors import HeadstreamError, NotFoundError
 from headstream.log.catalog.records import TopicRecord
 
 JSON_BYTES: Final = 8 << 20
-"""Approximate maximum bytes of one poll over HTTP: its JSON takes several times as much memory."""
+"""Approximate maximum size of one poll over HTTP, bytes; the JSON takes several times this memory."""
 
 
 def send_messages(server: Dispatcher, session: Session, command: SendMessages) -> AppendedBatch:
@@ -82,7 +82,7 @@ def _choose(server: Dispatcher, target: FoundTopic, command: SendMessages) -> in
 def polled(server: Dispatcher, session: Session, command: PollMessages) -> Polled:
     """Return stored messages of a partition; for a group member without partitions, an empty result for partition 0."""
     if not command.count:
-        raise refusal(Status.INVALID_MESSAGES_COUNT, "a poll requests at least one message")
+        raise refusal(Status.INVALID_MESSAGES_COUNT, "a poll must request at least one message")
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).poll(target.stream.id, target.topic.id)
     check_readable(session, target.topic)
@@ -197,7 +197,7 @@ def begin_wait(
     """Start a command's wait; the caller must check is_ready immediately, and again at every callback.
 
     Args:
-        command: A validated command. After a timeout, or when messages are available, it is handled like other commands.
+        command: A validated command. After a timeout, or when messages are available, the command is handled like other commands.
         on_ready: Called when messages may be available, on any thread, which is blocked during the call.
 
     Raises:
@@ -258,7 +258,7 @@ def list_states(server: Dispatcher, session: Session, command: ListStates) -> tu
 
 
 def measure_range(server: Dispatcher, session: Session, command: MeasureRange) -> MeasuredRange:
-    """Return the number and size of messages in a range of offsets."""
+    """Return the size of a range of offsets, and the offset that a number of bytes reaches."""
     target = server.readable_topic(session, command.stream, command.topic)
     partition = check_partition(target, command.partition)
     return MeasuredRange(

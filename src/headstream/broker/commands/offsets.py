@@ -79,14 +79,14 @@ def check_partition(target: FoundTopic, partition: int) -> int:
     raise refusal(
         Status.PARTITION_NOT_FOUND,
         f"topic {str(topic.name)!r} has no partition {partition}",
-        advice=f"Use a partition from 1 to {topic.partitions}" if topic.partitions else "Create some first",
+        advice=f"Use a partition from 1 to {topic.partitions}" if topic.partitions else "Add partitions first",
     )
 
 
 def check_any_partition(target: FoundTopic) -> None:
     """Raise the error (3008) for a topic without partitions, for sends and polls that choose a partition."""
     if not target.topic.partitions:
-        raise refusal(Status.NO_PARTITIONS, f"topic {str(target.topic.name)!r} has no partitions", advice="Create some first")
+        raise refusal(Status.NO_PARTITIONS, f"topic {str(target.topic.name)!r} has no partitions", advice="Add partitions first")
 
 
 def end_offset(server: Dispatcher, target: FoundTopic, partition: int) -> int:

@@ -37,7 +37,7 @@ _LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
 
 _log: Final = logging.getLogger("headstream.server")
 _BIG_BYTES: Final = 256 << 10
-"""From this size of a send, stamping and writing run long enough without the interpreter's lock to gain from another core:
+"""Minimum size of a send that gains from another core: stamping and writing release the interpreter's lock, and
 the switch to another thread and back costs 50 us, about the time of 128 KiB.
 """
 
@@ -123,4 +123,4 @@ def _is_synced(server: Dispatcher, payload: memoryview, encoding: Encoding) -> b
         stream, topic = IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic")
         return server.lookup.topic(stream, topic).topic.fsync is Fsync.ALWAYS
     except HeadstreamError:
-        return False  # its refusal is fast
+        return False  # the refusal is fast

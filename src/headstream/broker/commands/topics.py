@@ -1,7 +1,7 @@
 """Topics: Iggy's commands, and Headstream's commands with limits, syncing, retention, compaction, deduplication and summaries.
 
 Errors are reported in this order: size too small (1019), duplicate name (2013), duplicate id (2012). Settings that a client
-leaves to the server are resolved by the command, and their resolved values are reported. Compression and replication do nothing.
+leaves to the server are resolved by the command, and their resolved values are reported. Compression and replication are ignored.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from headstream.log.administration import update_topic as change_topic
 from headstream.log.catalog.records import NO_LABELS, StreamRecord, TopicLabels
 
 _MOST: Final = (1 << 63) - 1
-"""The longest time and largest size of the log: 292,000 years."""
+"""The longest time (292,000 years) and the largest size that the log can store."""
 
 
 def get_topic(server: Dispatcher, session: Session, command: GetTopic) -> TopicDetails | None:

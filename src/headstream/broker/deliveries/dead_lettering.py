@@ -63,7 +63,7 @@ class DeadLettering:
                 target = self._target_of(record.name, partition, delivery, dead_letter)
                 delivery = replace(delivery, copied_to=self._copies.place(target, message, partition))
                 state.failing[offset] = delivery
-                self._backing.log.partition(record, partition).sync()  # a journal on the disk knows no message that is not
+                self._backing.log.partition(record, partition).sync()  # the journal refers only to messages on the disk
                 journal.store(Touched(failing=(offset,)), state.base, self._backing.clock_us(), durably=True)
                 letter = self._copies.copy(record.name, partition, owner, message, delivery)
             self._copies.sync(delivery)

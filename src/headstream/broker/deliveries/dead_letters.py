@@ -121,10 +121,10 @@ class DeadLetterCopies:
         )
         try:
             record = self._backing.partition(name, number)
-        except NotFoundError:  # deleted, or made again with fewer partitions
+        except NotFoundError:  # deleted, or recreated with fewer partitions
             return None
         until = self._backing.writable_log().partition(record, number).end_offset
-        at = at if at <= until else 0  # it was purged or made again
+        at = at if at <= until else 0  # the topic was purged or recreated
         while at < until:
             polled = self._messages.poll(name, number, PollRequest(PollingStrategy.offset(at), _PAGE, states=None))
             for chunk in polled.chunks:

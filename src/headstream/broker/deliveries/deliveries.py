@@ -85,7 +85,7 @@ class Deliveries:
             record, group, request.member, partition, request.generation, is_resting=request.is_resting
         ) as now:
             committed = self._backing.log.offsets(record).committed_at(owner, partition)
-            if committed is None:  # the group's file of offsets counts against the user's limit before another one is made
+            if committed is None:  # the group's file of offsets counts against the user's limit before another file is created
                 committed = min([request.begun_until, *(step.from_offset for step in steps)]), 0
                 self._offsets.commit(topic, owner, {partition: committed[0]}, user_id=user_id)
             journal = self._journals.find(record, owner, partition).journal

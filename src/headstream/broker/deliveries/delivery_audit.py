@@ -27,11 +27,11 @@ from headstream.errors import HeadstreamError
 from headstream.log.partition.offset_file_counts import NO_USER
 
 _MAX_WAITING: Final = 100_000
-"""Rows that wait to be appended, about 50 MB: what a stopped disk leaves behind in a few seconds."""
+"""Maximum number of rows that wait to be appended, about 50 MB: the rows of a few seconds if the disk stops."""
 
 _MAX_BATCH: Final = 1000
 _END_S: Final = 10.0
-"""How long the end waits for the rows that are left, seconds."""
+"""How long close() waits for the remaining rows, seconds."""
 
 _LOG_EVERY_S: Final = 60.0
 _log: Final = logging.getLogger("headstream.log")

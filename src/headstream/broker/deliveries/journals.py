@@ -17,7 +17,7 @@ from headstream.log.partition.lease_table import LeaseTable
 from headstream.log.partition.stored_journals import list_journals
 
 _MAX_OPEN: Final = 1024
-"""Journals in memory; another one is read from its file."""
+"""Maximum number of journals in memory; other journals are read from their files."""
 
 
 class OpenJournal:

@@ -3,8 +3,8 @@
     lease    end expired leases -> complete an interrupted call -> grant -> journal -> offset
     settle   end expired leases -> apply -> journal -> dead letters -> offset
 
-Each grant and each step is stored in the group's journal before the worker receives the response. The process that holds the
-group's lock decides. A worker's request is validated by its token, so workers need neither a lock nor a clock.
+Each grant and each step is stored in the group's journal before the worker receives the response. Only the process that holds the
+group's lock grants leases. A worker's request is validated by its token, so workers need neither a lock nor a clock.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from headstream.log.partition.lease_table import LeaseOutcome, LeaseTable
 from headstream.log.partition.offset_file_counts import NO_USER
 
 _WAITING_US: Final = 50_000
-"""How often a worker asks for messages that wait for others of their key."""
+"""How often a worker requests messages that wait for earlier messages of their key."""
 
 
 class Leases:
@@ -122,7 +122,7 @@ class Leases:
                     next_us = found.table.next_us()
                     if next_us is not None:
                         waits.append(next_us)
-                    if len(found.table.state.pending):  # another worker's word can let them go
+                    if len(found.table.state.pending):  # another worker's step can release these messages
                         waits.append(self._steady_us() + _WAITING_US)
         wait_us = max(0, min(waits) - self._steady_us()) if waits else None
         return Grant(ends=ends, wait_us=wait_us)
@@ -169,7 +169,7 @@ class Leases:
             return None
         self._finish_interrupted(place)
         ranges, is_more = self._grant(place, request, end, now_us, steady_us)
-        while is_more and not ranges:  # what a message that is given up now held back
+        while is_more and not ranges:  # messages that waited for a message that was just dead-lettered
             ranges, is_more = self._grant(place, request, end, now_us, steady_us)
         if ranges:
             return Grant(partition, ranges, record.generation(partition))
@@ -285,7 +285,7 @@ class Leases:
     ) -> LockedPartition:
         store = self._backing.log.offsets(record)
         committed = store.committed_at(owner, partition)
-        if committed is None:  # the group's file of offsets counts against the user's limit before another one is made
+        if committed is None:  # the group's file of offsets counts against the user's limit before another file is created
             self._offsets.commit(record.name, owner, {partition: begin or 0}, user_id=user_id)
             committed = begin or 0, 0
         found = self._journals.find(record, owner, partition)
@@ -346,7 +346,7 @@ def _check(request: LeaseRequest) -> None:
         raise InvalidOptionError(f"cannot lease {request.count} messages", advice=f"Lease 1 to {MAX_LEASE_COUNT} per call")
     if request.order is RetryOrder.PARTITION:
         raise InvalidOptionError(
-            "workers that share messages do not receive them in the order of their partition",
+            "workers that share the messages of a partition do not receive these messages in order",
             advice='Use order="key" or order="skip"',
         )
     if request.deferred and len(request.partitions) != 1:

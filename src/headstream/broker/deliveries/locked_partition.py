@@ -22,7 +22,7 @@ _KEYS_PAGE: Final = 1000
 """Number of messages in one read of keys."""
 
 _MAX_WAITING: Final = 10_000
-"""Messages of a partition that wait for earlier ones of their key: behind more, no key is looked for."""
+"""Maximum number of messages that wait for earlier messages of their key; above it, no more keys are read."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class LockedPartition:
 
     @property
     def name(self) -> TopicName:
-        """The topic."""
+        """The topic's name."""
         return self.record.name
 
 
@@ -85,7 +85,7 @@ def _read_keys(place: LockedPartition, messages: Messages, begin: int, until: in
     while at < until:
         try:
             polled = messages.poll(place.name, place.partition, PollRequest(PollingStrategy.offset(at), until - at, states=None))
-        except CorruptSendError as error:  # its worker gets this error
+        except CorruptSendError as error:  # the worker receives this error
             for offset in range(max(at, error.from_offset), min(until, error.until_offset)):
                 yield offset, None
             at = error.until_offset

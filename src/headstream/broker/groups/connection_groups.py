@@ -1,6 +1,6 @@
 """ConnectionGroups: the connections of Iggy clients in each consumer group, and their partitions.
 
-Such a group is rebalanced when a connection joins or leaves, or partitions are added or deleted: partition i, from 0, belongs to
+These groups are rebalanced when a connection joins or leaves, or partitions are added or deleted: partition i, from 0, belongs to
 member i modulo the number of members, in the order in which the members joined. A member that names no partition polls its
 partitions in rotation. Groups with sticky assignment (membership.py) are separate; a group is of one kind at a time (groups.py).
 """
@@ -27,12 +27,12 @@ class GroupKey(NamedTuple):
 class _Group:
     hold: Callable[[], None]
     partitions: int = 0
-    generation: int = 1  # rises when members or partitions change
-    polls: dict[int, int] = field(default_factory=dict)  # client -> number of its polls, in the order they joined
+    generation: int = 1  # increases when members or partitions change
+    polls: dict[int, int] = field(default_factory=dict)  # client -> number of its polls, in joining order
 
 
 class ConnectionGroups:
-    """The members of all such groups of a server; thread-safe."""
+    """The members of all groups of Iggy clients of a server; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -18,7 +18,7 @@ from headstream.log.log import Log
 from headstream.log.partition.pause_state import PauseState
 
 _FIRST_MEMBER_BITS: Final = 48
-"""Ids start at random: a member from before a server restart must not match one that joined since."""
+"""Ids start at a random number, so that a member from before a server restart does not have the id of a newer member."""
 
 
 class LiveGroup:
@@ -29,9 +29,9 @@ class LiveGroup:
         self.membership = GroupMembers()
         self.is_held = False  # whether connections of existing clients read for it
         self.is_shared = False  # whether its members lease messages
-        self.pause: PauseState | None = None  # as this process knows it while members are here
-        self.reached: dict[int, int] = {}  # partition -> the offset that a member committed last
-        self.abandoned: deque[int] = deque()  # a finalizer can run anywhere, and so takes no lock
+        self.pause: PauseState | None = None  # the group's pause as known to this process, while it has members
+        self.reached: dict[int, int] = {}  # partition -> the last offset that a member committed
+        self.abandoned: deque[int] = deque()  # filled by finalizers, which can run at any point and therefore take no lock
         self._process_lock = None if path is None else GroupLock(path)
 
     def use_mode(self, *, is_shared: bool) -> bool:
@@ -86,7 +86,7 @@ class GroupRegistry:
         return next(self._numbers)
 
     def group(self, topic: TopicRecord, name: str) -> LiveGroup:
-        """Return a group: one object as long as it has members or is used, even after a purge of its topic."""
+        """Return a group: the same object while the group has members or is in use, even after a purge of its topic."""
         key = topic.stream_number, topic.id, name
         with self._lock:
             group = self._groups.get(key)

@@ -61,7 +61,7 @@ class Groups:
         """Add a new member to a group; report() returns its assignment.
 
         Args:
-            session_timeout_ms: Maximum time without a report, and for holding a revoked partition, if there are other members.
+            session_timeout_ms: Maximum time between reports, and for holding a revoked partition, if there are other members.
             is_shared: Whether the group's members lease messages; such members own no partitions and never time out.
 
         Raises:
@@ -74,7 +74,7 @@ class Groups:
         live = self._registry.group(self._backing.topic(topic), group)
         with self._changing(live):
             if live.is_held:
-                raise self._in_use(topic, group, "connections of existing clients, which divide it in another way")
+                raise self._in_use(topic, group, "connections of Iggy clients, which divide the partitions differently")
             if not live.use_mode(is_shared=is_shared):
                 other = "ordered" if is_shared else "shared"
                 raise self._in_use(topic, group, f"members in this process, with mode {other!r}")
@@ -126,7 +126,7 @@ class Groups:
         is_resting: bool = False,
         user_id: int = NO_USER,
     ) -> int:
-        """Commit a group's offsets for a member; return the group's generation. If it differs, the member must report.
+        """Commit a group's offsets for a member; return the group's generation. If it has changed, the member must report.
 
         Args:
             offsets: Partition -> offset of the next message.
@@ -340,9 +340,9 @@ class Groups:
 
 def _lost(topic: TopicName, group: str, partitions: Iterable[int]) -> RebalancedError:
     return RebalancedError(
-        f"nothing is committed in partition {', '.join(map(str, partitions))}: another member of group {group!r} owns it now",
+        f"nothing is committed in partition {', '.join(map(str, partitions))}, which another member of group {group!r} owns now",
         where=str(topic),
-        advice="Its uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
+        advice="Uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
     )
 
 

@@ -3,14 +3,14 @@
     membership.join(7, 60, now)                       a member joins: partitions are reassigned
     membership.report(7, [1, 2, 3], now)              heartbeat; returns the member's assignment
     membership.report(7, [1, 2, 3], now, released=(2,))   the member has finished a revoked partition
-    membership.owns(7, 2, generation)                 whether the member has owned it since a generation
+    membership.owns(7, 2, generation)                 whether the member has owned partition 2 since a generation
     membership.leave(7, now)                          the member leaves
 
 To move a partition to another member, the group revokes it (Assignment.revoked); the owner finishes its messages in progress and
 then releases the partition (released). The group reassigns a partition without waiting for a release
 
 - immediately from a resting member, which has no messages in progress and reports before it takes more;
-- after the session timeout from a member that does not release it;
+- after the session timeout from a member that does not release the partition;
 - from a member without a report for its session timeout, if other members exist. The member can join again.
 
 A member cannot commit in a partition that it has lost; the next owner receives the uncommitted messages again.
@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from headstream.core.model.groups import Assignment, GroupMember
 from headstream.errors import RebalancedError
 
-# assign(): which member of a group reads which partition. Pure.
+# assign(): distributes partitions over the members of a group. Pure.
 #
-#     assign([7, 9], [1, 2, 3], {})                   {1: 7, 2: 9, 3: 7}     balanced, in turn
+#     assign([7, 9], [1, 2, 3], {})                   {1: 7, 2: 9, 3: 7}     balanced, round-robin
 #     assign([7, 9, 8], [1, 2, 3], {1: 7, 2: 9, 3: 7})  {1: 7, 2: 9, 3: 8}     owners keep partitions if balance allows
 #
 # The counts of any two members differ by at most one; among balanced assignments this one moves the fewest partitions.
@@ -141,7 +141,7 @@ class GroupMembers:
         if state is None:
             raise RebalancedError(
                 f"member {member} timed out and left the group; its partitions were assigned to other members",
-                advice="Its uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
+                advice="Uncommitted messages are delivered again; set a longer session_timeout_ms if messages take longer",
             )
         return state
 

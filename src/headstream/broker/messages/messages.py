@@ -43,14 +43,14 @@ from headstream.log.partition.offset_file_counts import NO_USER
 from headstream.log.states import PartitionStates
 from headstream.log.upkeep.marked_removal import MarkedRemoval
 
-# GroupStates: the state byte of messages for the group that asks: the stricter one of the message's own and of its delivery.
+# GroupStates: the states of messages in a group: the stricter of a message's own state and its delivery state.
 #
 #     leased, delayed, deferred    at least unavailable
 #     given up                     at least poisoned, as long as its history is kept: the newest 100 of a partition
 #     pending, done                the message's own
 #
-# Only polls that ask for states get it. A poll for only available messages gets all that are available for all groups: its
-# offset is committed as a whole, so that a message that was left out would never be tried again.
+# Only polls that request states receive it. A poll of available messages receives all messages that are available to all: its
+# offset is committed as a whole, so that a message that was left out would never be delivered again.
 
 _STATE_AT: Final = 8
 _AVAILABLE_BYTE: Final = MessageState.AVAILABLE.value
@@ -70,7 +70,7 @@ def in_group(polled: Polled, state: DeliveryState, states: frozenset[int] | None
             end = take(shown, at, 1, len(shown))[0]
             offset, own = int.from_bytes(shown[at : at + _STATE_AT], "little"), shown[at + _STATE_AT]
             code = _POISONED if offset in given_up else _state_of(state, offset)
-            shown[at + _STATE_AT] = code = max(own, code) if own in _KNOWN else own  # the codes rise with their strictness
+            shown[at + _STATE_AT] = code = max(own, code) if own in _KNOWN else own  # a greater code is stricter
             if states is None or code in states:
                 parts.append(shown[at:end])
                 count += 1
@@ -262,7 +262,7 @@ class Messages:
                     raise
             except CorruptSendError as error:
                 raise _with_place(error, topic, partition) from error
-            except HeaderError as error:  # of the filter
+            except HeaderError as error:  # raised by the filter
                 error.where = f"{topic}, partition {partition}"
                 raise
         raise AssertionError("unreachable")
@@ -314,7 +314,7 @@ class Messages:
         by: str = "",
         user_id: int = NO_USER,
     ) -> None:
-        """Set the state of messages and record the reason; the change is durable when this returns.
+        """Set the state of messages and record the reason; the change is durable when the method returns.
 
         Args:
             state: A state code, 1 to 255.
@@ -324,7 +324,7 @@ class Messages:
         """
         log = self._backing.writable_log()
         record = self._backing.partition(topic, partition)
-        log.partition(record, partition).sync()  # a state survives a power cut, so its message has to
+        log.partition(record, partition).sync()  # a state survives a power failure, so the message must survive too
         changed = list(offsets)
         log.states.set(record, partition, changed, StateChange(-1, state, reason, by, self._backing.clock_us()))
         found = [
@@ -360,7 +360,7 @@ class Messages:
         member: Member | None = None,
         generation: int = 0,
     ) -> bool:
-        """Wait at most `timeout_ms` until a partition has a message at or after an offset; return whether a partition has.
+        """Wait until a partition has a message at or after an offset; return False after `timeout_ms`.
 
         Args:
             positions: Partition -> offset.

@@ -46,7 +46,7 @@ def select(stored: memoryview, count: int, states: frozenset[int] | None) -> tup
 
 
 SCAN_BYTES: Final = 16 << 20
-"""Bytes that a filter examines in one poll: some 20 ms, after which the poll returns the offset that it reached."""
+"""Bytes that a filter examines in one poll, in about 20 ms; the poll then returns the offset that it has reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def read_page(follower: PartitionFollower, place: tuple[int, int], start: int, w
                 break
         before = known.next_exception(offset) if has_exceptions else None
         until, size = page.next_read(offset, end)
-        known.renew(follower)  # after the queries: in replaced files are messages that no row names any more
+        known.renew(follower)  # after the queries: replaced files contain messages whose rows are deleted
         try:
             if has_exceptions or where is not None:
                 chunk, reached = follower.read_chunk(offset, until, size)
@@ -125,7 +125,7 @@ def read_page(follower: PartitionFollower, place: tuple[int, int], start: int, w
         except CorruptSendError:
             if not page.count:
                 raise
-            break  # deliver the messages before the damage; the next poll raises it
+            break  # deliver the messages before the damage; the next poll raises the error
         has_exceptions = known.next_exception(0) is not None
         if has_exceptions:
             follower.read_ahead.forget()
@@ -158,7 +158,7 @@ class _Page:
             return scanned_bytes < SCAN_BYTES
         if not self.count:
             return True
-        # Another message of the same size has to fit: else a limit of 1.3 MB lets two messages of 1 MiB delay all others.
+        # Another message of the same size must fit: otherwise, with a limit of 1.3 MB, two messages of 1 MiB delay all others.
         return scanned_bytes < self._wanted.size_bytes and self._rest * self.count >= self._wanted.size_bytes - self._rest
 
     def next_read(self, offset: int, end: int) -> tuple[int, int]:
@@ -193,10 +193,10 @@ class _Page:
 
 
 _SKIPPED_SEGMENT_BYTES: Final = 128 << 10
-"""Bytes that a skipped segment counts as: its summary is read, so that one poll skips at most 128 segments, tens of gigabytes."""
+"""Bytes that a skipped segment adds, because its summary is read: one poll skips at most 128 segments, tens of gigabytes."""
 
 _FILTERED_CHUNK_BYTES: Final = 1 << 20
-"""A chunk that a filter examines: it stays in the processor's cache between the check of its sends and the filter."""
+"""Size of a chunk that a filter examines; it stays in the processor's cache between the check of its sends and the filter."""
 
 
 def _offset_at(stored: memoryview, at: int) -> int:

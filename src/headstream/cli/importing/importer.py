@@ -45,7 +45,7 @@ class TopicNeeds:
     is_wide: bool = False
 
     def count_partitions(self, first: int) -> int:
-        """Return the number of partitions that the topic needs, at least 1; `first` is the number of its first partition."""
+        """Return the number of partitions that the topic needs, at least 1; its first partition has the number `first`."""
         return 1 if self.highest is None else max(self.highest - first + 1, 1)
 
 
@@ -75,7 +75,7 @@ def _fits(message: Message, *, wide: bool) -> bool:
 
 _CHUNK_LINES: Final = 5000
 _CHUNK_BYTES: Final = 4 << 20
-"""Size of a chunk of lines. A chunk is searched again after an interruption, and is held in memory as values."""
+"""Size of a chunk of lines, which is held in memory; after an interruption, the log is searched for its messages."""
 _LINGER_MS: Final = 1000
 """Batches are sent when they are full, or at the end of a chunk."""
 _READ_COUNT: Final = 1000
@@ -172,7 +172,7 @@ class Importer:
                 "the part of the file that was already imported has changed", where=str(self._file), advice=again
             )
         if progress.log is not None and self._log.identity != progress.log:
-            raise InvalidInputError("the import of this file was begun into another log", where=str(self._file), advice=again)
+            raise InvalidInputError("an import of this file into another log has begun", where=str(self._file), advice=again)
 
     def _find_sent(self, chunk: list[Line]) -> None:
         """Find the last line of the chunk in flight that is stored in each partition.
@@ -290,7 +290,7 @@ class Importer:
             raise InvalidInputError(
                 f"line {stop[0].number} is bad: {stop[1]}",
                 where=str(self._file),
-                advice="Correct the line and repeat the command, which continues there; or set --bad-lines FILE",
+                advice="Correct the line, or set --bad-lines FILE; then repeat the command, which continues at this line",
             )
 
     def _send_line(self, line: Line) -> HeadstreamError | None:

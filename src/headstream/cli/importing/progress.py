@@ -1,4 +1,4 @@
-"""ImportProgress: the progress of importing a file, saved beside the file in FILE.progress.
+"""ImportProgress: the progress of importing a file, saved next to the file in FILE.progress.
 
     {"format": 1, "import": "<uuid>", "log": "<uuid>", "byte_position": 1048576, "lines": 812, "until": 1812,
      "digest": "<xxh3 of the bytes before the position>", "bad_lines": {"path": "/data/bad.jsonl", "size_bytes": 4096},

@@ -26,9 +26,9 @@ _COLUMNS: Final = ("byte", "size", "field", "value")
 def inspect(files: tuple[str, ...], name: str | None, limit: int, output: str) -> None:
     """Explain the bytes of each FILE, or of standard input: the format, every field with its position, and errors.
 
-    Known formats: Iggy's messages (with and without state and checksum, as sent, in frames, of the newer protocol), KIP-82,
-    Kafka's record batches, Qlik Replicate, Iggy JSON, lines of export, and the files of a Headstream log. To explain
-    messages of one Replicate task together use `headstream replicate inspect`. Exit code 1 means that bytes are invalid.
+    Known formats: Iggy messages of several versions (stored, as sent, in requests and responses), KIP-82, Kafka record
+    batches, Qlik Replicate, Iggy JSON, lines of export, and the files of a Headstream log. To explain several messages of
+    one Replicate task together, use `headstream replicate inspect`. Exit code 1 means that some bytes are invalid.
 
     \b
     Examples:

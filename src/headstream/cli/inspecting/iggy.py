@@ -1,6 +1,6 @@
 """Walk functions for Iggy's binary formats: messages with and without state and checksum, as sent, in frames, and newer formats.
 
-core/codec/binary.py describes the first three formats. Messages of server 0.5.0 and later have no state; little-endian:
+core/codec/binary.py describes the first three formats. Messages of servers from 0.5.0 on have no state (little-endian):
 
     message   checksum u64 | id u128 | offset u64 | timestamp u64 | origin_timestamp u64 | headers_length u32
               | payload_length u32 | [reserved u64, from server 0.7.0] | payload | headers
@@ -137,7 +137,7 @@ def walk_request(reader: FieldReader) -> None:
     at = reader.at
     if reader.number("code", "I") != _SEND_MESSAGES:
         raise DecodeError("the command code is not 101 (send messages)", at)
-    if reader.data[at + 4 : at + 5] not in (b"\1", b"\2"):  # the later generation has a length here
+    if reader.data[at + 4 : at + 5] not in (b"\1", b"\2"):  # the newer format has a length here
         reader.number("metadata_length", "I")
         _walk_targets(reader)
         count = reader.number("count", "I")
@@ -163,7 +163,7 @@ def _frame_length(reader: FieldReader) -> None:
 
 
 def _walk_one_of(reader: FieldReader, *walks: Walk) -> None:
-    """Continue with the walk function that reads to the end, or otherwise reads farthest."""
+    """Continue with the walk function that reads to the end; if there is none, with the function that reads farthest."""
     best: tuple[int, Walk] | None = None
     for walk in walks:
         trial = FieldReader(reader.data, reader.at, limit=0)
@@ -176,7 +176,7 @@ def _walk_one_of(reader: FieldReader, *walks: Walk) -> None:
             continue
         break
     if best is not None:
-        reader.notes.append(f"its messages are {_NAMES[best[1]]}")
+        reader.notes.append(f"the frame contains {_NAMES[best[1]]}")
         best[1](reader)
 
 
@@ -257,7 +257,7 @@ def _walk_block(reader: FieldReader, end: int, *, key_kinds: bool) -> None:
 
 
 _NAMES: Final[dict[Walk, str]] = {
-    walk_stored: "Iggy's, with state and checksum",
-    walk_later_56: "of Iggy's later generation, with a header of 56 bytes",
-    walk_later_64: "of Iggy's later generation, with a header of 64 bytes",
+    walk_stored: "Iggy messages with state and checksum",
+    walk_later_56: "messages of a newer Iggy version, with a header of 56 bytes",
+    walk_later_64: "messages of a newer Iggy version, with a header of 64 bytes",
 }

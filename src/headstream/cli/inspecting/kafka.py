@@ -92,7 +92,7 @@ def _walk_typed_headers(reader: FieldReader, size: int) -> None:
     except DecodeError as error:
         Headers.from_bytes(block, LENIENT, at=begin).items()
         layout = LENIENT
-        reader.notes.append(f"by the strict rules the headers are invalid: {error}")
+        reader.notes.append(f"the headers are invalid by the strict rules: {error}")
     headers = Headers.from_bytes(block, layout, at=begin)
     before = begin
     for place, (key, value) in zip(layout.split(block, begin), headers.items(), strict=True):

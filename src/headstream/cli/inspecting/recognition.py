@@ -101,7 +101,7 @@ def recognize(data: bytes, limit: int = 1000) -> Recognized:
         if data.startswith(beginning):
             return read_as(name, data, limit)
     ranks = {name: _rank(read_as(name, data[:_PROBED_BYTES], 0), len(data) > _PROBED_BYTES) for name in FORMATS}
-    best = max(ranks, key=lambda name: ranks[name])  # the first of equal ones
+    best = max(ranks, key=lambda name: ranks[name])  # the first of equal ranks
     found = read_as(best, data, limit)
     if found.fault is None or found.reader.evidence:
         return found

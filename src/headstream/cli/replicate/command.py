@@ -38,7 +38,7 @@ _SIZE: Final = Checked("size", parse_size_bytes)
 
 @click.group()
 def replicate() -> None:
-    """Qlik Replicate and Debezium: run the pipeline into Delta tables, show its status, redrive messages, inspect messages.
+    """Apply changes from Qlik Replicate or Debezium to Delta tables; show a pipeline's status, redrive and inspect messages.
 
     \b
     Examples:
@@ -138,7 +138,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @click.option(
     "--max-dead-rate",
     type=click.FloatRange(0, 1),
-    help="Stop a table whose share of dead letters exceeds this number from 0 to 1.  [default: 0.1]",
+    help="Stop a table whose share of dead letters exceeds this number (0 to 1).  [default: 0.1]",
 )
 @click.option(
     "--catalog",
@@ -146,7 +146,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     help="Register each table in Spark's catalog under a name such as '{schema}.{table}' or 'lake.{schema}.{table}'.",
 )
 @click.option("--take-over", is_flag=True, help="Continue with tables of another pipeline whose checkpoint is lost.")
-@click.option("--accept-recreated", is_flag=True, help="Read topics that were deleted and created again from their beginning.")
+@click.option("--accept-recreated", is_flag=True, help="Read recreated topics from their beginning.")
 @click.option("--accept-loss", is_flag=True, help="Continue without messages that were deleted before they were read.")
 @click.option("--once", is_flag=True, help="End when all existing messages are applied.")
 @click.option(
@@ -275,7 +275,7 @@ def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
                 raise
             raise ReplicateError(  # a signal to the whole process group ends Spark's processes early
                 "the run was interrupted during a micro-batch",
-                advice="Run again: the pipeline continues where it stopped",
+                advice="Run the pipeline again: it continues where it stopped",
             ) from error
 
 

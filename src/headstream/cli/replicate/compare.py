@@ -57,7 +57,7 @@ _MOST_CHARACTERS: Final = 200
     type=DURATION,
     default="10s",
     show_default=True,
-    help="Longest time from a commit at the source until its changes are in the log.",
+    help="Maximum time from a commit in the source until its changes are in the log.",
 )
 @click.option(
     "--wait",
@@ -67,7 +67,7 @@ _MOST_CHARACTERS: Final = 200
     show_default=True,
     help="Maximum time to wait for the pipeline to apply all changes made before a read.",
 )
-@click.option("--repair", is_flag=True, help="Send the rows that differ through the pipeline. Never writes to the source.")
+@click.option("--repair", is_flag=True, help="Send the differing rows through the pipeline; the source is not changed.")
 @click.option("--conf", "spark", type=SPARK_SETTING, multiple=True, metavar="NAME=VALUE", help="A Spark setting; repeatable.")
 @yes_option
 @output_option
@@ -227,7 +227,7 @@ def _changes(columns: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _notes(row: Mapping[str, Any]) -> list[str]:
-    """Return the remarks that are printed beside a table's counts."""
+    """Return the remarks that are printed next to a table's counts."""
     notes = [] if row["error"] is None else [f"the table could not be compared: {row['error']}"]
     if not row["is_complete"]:
         notes.append("more rows differ; the first rows by key are shown (--limit)")

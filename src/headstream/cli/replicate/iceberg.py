@@ -24,7 +24,7 @@ _COLUMNS: Final = (
 
 @click.group()
 def iceberg() -> None:
-    """Iceberg tables that share the data files of the Delta tables, configured by [iceberg] in the pipeline's TOML file.
+    """Check Iceberg tables that share the data files of the Delta tables, configured by [iceberg] in the pipeline's TOML file.
 
     \b
     Example:
@@ -38,10 +38,10 @@ def iceberg() -> None:
 @click.option("--repair", is_flag=True, help="Rebuild Iceberg tables that differ, without their older snapshots.")
 @output_option
 def check(config_file: Path, pattern: str, repair: bool, output: str) -> None:
-    """Compare each Iceberg table with its Delta table: columns, files, position deletes, and rows by statistics.
+    """Compare each Iceberg table with its Delta table: columns, files, position deletes and row counts.
 
-    A pipeline can run at the same time; changes not yet committed to Iceberg are reported as differences. --repair neither
-    writes nor removes data files. The exit code is 1 if a table differs.
+    A pipeline can run at the same time; changes not yet committed to Iceberg are reported as differences. With --repair,
+    data files are neither written nor removed. The exit code is 1 if a table differs.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def check(config_file: Path, pattern: str, repair: bool, output: str) -> None:
             continue
         try:
             mirror = opener.open(name)
-        except Exception as error:  # of any kind: a catalog's implementation is not ours
+        except Exception as error:  # any exception: catalogs are implemented by third parties
             raise ReplicateError(f"the Iceberg catalog cannot be opened: {error}", where=config.iceberg.catalog_name) from error
         rows.append({"table": ".".join(name), "name": ".".join(identifier), **_check(mirror, repair=repair)})
     print_objects(rows, _COLUMNS, output)

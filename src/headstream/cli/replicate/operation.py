@@ -43,7 +43,7 @@ def _read_time(text: str) -> int:
 def _read_table(text: str) -> tuple[str, str]:
     schema, dot, name = text.rpartition(".")
     if not (schema and dot and name):
-        raise InvalidInputError(f"{text!r} is not a table", advice="Write schema.table, for example SHOP.orders")
+        raise InvalidInputError(f"{text!r} is not a table name", advice="Write schema.table, for example SHOP.orders")
     return schema, name
 
 
@@ -99,7 +99,7 @@ def status(checkpoint: Place, watch: bool, output: str) -> None:
 @click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Only schemas of this source table, for example SHOP.orders.")
 @output_option
 def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None, output: str) -> None:
-    """List the schemas that a pipeline knows, in order of arrival.
+    """List the schemas that a pipeline has received, in order of arrival.
 
     \b
     Example:
@@ -129,8 +129,8 @@ def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None
 @click.option("--dead", is_flag=True, help="Include dead letters.")
 @output_option
 def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
-    """List the messages that a pipeline has set aside, and the cause of each: a missing schema, a failing table, or other events
-    of its transaction.
+    """List the messages that a pipeline has set aside, with the reason: a missing schema, a failing table, or an incomplete
+    transaction.
 
     \b
     Examples:
@@ -162,8 +162,8 @@ def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
 def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen: Any) -> None:
     """Redrive messages that were set aside: they are decoded and applied like new messages, exactly once.
 
-    A running pipeline redrives the messages within a second; otherwise the next run does, even after a crash. Messages that
-    still cannot be applied are set aside again, with the reason.
+    A running pipeline redrives the messages within a second; otherwise the next run redrives them, even after a crash. Messages
+    that still cannot be applied are set aside again, with the reason.
 
     \b
     Examples:
@@ -179,7 +179,7 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
         print_objects(rows, _PARKED_COLUMNS, output)
         return
     if not rows:
-        raise InvalidInputError("no message that was set aside matches", advice="See `headstream replicate parked --dead`")
+        raise InvalidInputError("no message that was set aside matches the options", advice="See `replicate parked --dead`")
     number = ask_pipeline(checkpoint, "redrive", selection.to_document())
     print_object({"request": number, "messages": sum(row["messages"] for row in rows)}, output)
 
@@ -191,7 +191,7 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
 @click.option("--ended", is_flag=True, help="Announce the end of the load: rows missing from it were deleted at the source.")
 @output_option
 def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: bool, output: str) -> None:
-    """Announce a full load of a target table, before it is started in Replicate; with --ended, announce its end.
+    """Announce a full load of a target table, before starting the load in Replicate; with --ended, announce its end.
 
     The pipeline detects loads itself, except a load that begins within five minutes of a change to the table. Rows of
     the table stay until the load replaces them; rows missing from the load are deleted at the table's next change or
@@ -214,9 +214,9 @@ def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: 
 @config_option("The pipeline's TOML file, with [storage] for an object store.")
 @output_option
 def remove_deletion_vectors(table: Place, config_file: Path | None, output: str) -> None:
-    """Rewrite the files of a Delta table that have deletion vectors, and remove the table feature.
+    """Rewrite the files of a Delta table that have deletion vectors, and remove this feature from the table.
 
-    PLACE is the table's directory, or its URI. Afterwards, readers that do not support deletion vectors can read the table, but
+    PLACE is the directory or URI of the table. Afterwards, readers that do not support deletion vectors can read the table, but
     not its older versions. If merge_strategy is "deletion-vectors" for the table, set it to "rewrite" first: otherwise the next
     merge enables deletion vectors again.
 
@@ -240,7 +240,7 @@ def _open_ledger(checkpoint: Path) -> Iterator[Ledger]:
 
 
 def _open_named_store(zone: Place, copy: Path) -> SchemaStore:
-    """Return the schema store at a place; if it is in an object store, it is copied to the directory."""
+    """Return the schema store at a place; a schema store in an object store is copied to the directory `copy`."""
     from headstream.replicate.schemas.schema_store import SchemaStore
 
     return SchemaStore(zone) if isinstance(zone, Path) else SchemaStore(copy, place=zone)

@@ -41,7 +41,7 @@ def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True
         is_given = is_required or checkpoint is not None or config_file is not None
         return function(*arguments, checkpoint=_find_checkpoint(checkpoint, config_file) if is_given else None, **options)
 
-    config = config_option("The pipeline's TOML file, with the checkpoint and, for an object store, [storage].")
+    config = config_option("The pipeline's TOML file, which sets the checkpoint and, for an object store, [storage].")
     checkpoint_option = click.option(
         "--checkpoint",
         type=StorablePlace(exists=True),
@@ -147,7 +147,7 @@ def explain_by(reports: Sequence[PipelineReport]) -> Callable[[bytes], dict[str,
 
     def find(schema_id: str) -> TableMetadata | None:
         for report in reports:
-            with suppress(HeadstreamError, OSError):  # one that cannot be read says so on the page of pipelines
+            with suppress(HeadstreamError, OSError):  # a store that cannot be read is reported on the page of pipelines
                 found = report.find_schema(schema_id)
                 if found is not None:
                     return found

@@ -71,8 +71,8 @@ def filter_options(function: _Function) -> _Function:
         "--where",
         type=Checked("filter", lambda text: parse_filter(text).text),
         metavar="FILTER",
-        help="Select only messages that match a filter such as \"attempt >= 3 AND source IN ('web', 'app')\". Fields of a "
-        "filter are headers, and _offset, _timestamp, _state, _id, _key and _size.",
+        help="Select only messages that match a filter such as \"attempt >= 3 AND source IN ('web', 'app')\". A filter "
+        "can use headers and the fields _offset, _timestamp, _state, _id, _key and _size.",
     )
     @click.option(
         "--on-filter-error",
@@ -81,7 +81,7 @@ def filter_options(function: _Function) -> _Function:
         show_default=True,
         help="What to do with a message that the filter cannot be applied to, for example if it compares a number with a string.",
     )
-    @click.option("--explain", is_flag=True, help="Show where and how the filter is evaluated, instead of messages.")
+    @click.option("--explain", is_flag=True, help="Show how and where the filter is evaluated, instead of showing messages.")
     @functools.wraps(function)
     def with_filter(where: str | None, on_filter_error: str, explain: bool, **options: Any) -> Any:
         if explain and where is None:

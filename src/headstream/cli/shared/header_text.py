@@ -142,7 +142,7 @@ def _parse_value(kind: str, text: str) -> HeaderValue:
     if kind in ("float32", "float64") and _NUMBER.fullmatch(text):
         number = float(text)
         if math.isinf(number):
-            raise HeaderError(f"{text} is out of range for {kind}", advice="Use string")
+            raise HeaderError(f"{text} is out of range for {kind}", advice="Use the kind string")
         return decode_header_value(kind, number)
     if kind == "null":
         if text:

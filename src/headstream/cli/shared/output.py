@@ -147,7 +147,7 @@ def _print_aligned(columns: Sequence[str], cells: Sequence[Sequence[str]], folde
 
 
 def escape(text: str) -> str:
-    """Escape control characters in a string, so that a terminal shows the string unchanged."""
+    """Escape control characters in a string, so that a terminal displays them instead of acting on them."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _ESCAPES.get(c) or c.encode("unicode_escape").decode("ascii") for c in text)

@@ -173,7 +173,7 @@ def start_parameter(*names: str) -> Checked:
             allowed = "".join(f", {name}" for name in names)
             raise InvalidInputError(
                 f"{text!r} is not a valid start",
-                advice=f"Use an offset, a time such as 2026-01-31T12:00:00Z, how long ago as in -1h{allowed}",
+                advice=f"Use an offset, a time such as 2026-01-31T12:00:00Z, an age such as -1h{allowed}",
             )
         return start
 

@@ -94,8 +94,8 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "compaction_delay_us",
         Checked("age", parse_compaction_us),
         "none",
-        "Retain only the last message of each key; every message then needs a key. A null payload (limits wide) deletes its "
-        "key. The value is the age at which null payloads are removed, for example 1d or 0s; none disables compaction.",
+        "Retain only the last message of each key; every message then needs a key. A null payload (with --limits wide) deletes "
+        "its key. The value is the age at which null payloads are removed, for example 1d or 0s; none disables compaction.",
     ),
     (
         "--deduplication",

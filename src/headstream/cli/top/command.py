@@ -195,7 +195,7 @@ def _show(watched: _Watched, place: str, order: str) -> None:
     from headstream.cli.top.view import draw
 
     console = Console(emoji=False, markup=False, highlight=False)
-    shown: Any = Text(f"{place}\nthe first sample is taken", style="bold")
+    shown: Any = Text(f"{place}\ntaking the first sample", style="bold")
     with suppress(KeyboardInterrupt), single_keys(), Live(shown, console=console, screen=True, auto_refresh=False) as live:
         while True:
             try:

@@ -29,7 +29,7 @@ class AsyncServer:
 
     @property
     def place(self) -> str:
-        """The server's address, as in `headstream://localhost:8090`."""
+        """The server's address, for example `headstream://localhost:8090`."""
         return self._server.place
 
     async def ping(self) -> float:
@@ -61,7 +61,7 @@ class AsyncServer:
         return await self._worker.run(self._server.users)
 
     async def user(self, user: int | str) -> UserDetails:
-        """Return one user and its permissions."""
+        """Return one user and the user's permissions."""
         return await self._worker.run(self._server.user, user)
 
     async def create_user(
@@ -83,7 +83,7 @@ class AsyncServer:
         await self._worker.run(self._server.change_password, user, current_password, new_password)
 
     async def delete_user(self, user: int | str) -> None:
-        """Delete a user and its tokens."""
+        """Delete a user with all tokens of the user."""
         await self._worker.run(self._server.delete_user, user)
 
     async def tokens(self) -> list[Token]:

@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 _Reader = TypeVar("_Reader", bound=Consumer | TopicsConsumer)
 
 _calling: Final[ContextVar[LoopCallbacks | None]] = ContextVar("_calling", default=None)
-"""The LoopCallbacks whose callback the current task is running: a call to their consumer would deadlock."""
+"""The LoopCallbacks whose callback runs in the current task; a call of the same consumer would deadlock."""
 
 
 class LoopCallbacks:
@@ -128,12 +128,12 @@ class _AsyncReading(Generic[_Reader]):
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        """Commit the previous message and return the next."""
+        """Commit the previous message and return the next message."""
         consumer = await self._opened()
         message: ReceivedMessage | None = None
         if consumer.is_ready and not (consumer.may_wait or self._callbacks.is_used or self._worker.is_busy):
             message = consumer.take()
-        if message is None:  # also if a rebalance has revoked what was buffered
+        if message is None:  # also if a rebalance has revoked the buffered messages
             message = await self._in_slices(
                 consumer.take_within, self._timeout_ms, lambda taken: consumer.put_back([] if taken is None else [taken])
             )
@@ -174,7 +174,7 @@ class _AsyncReading(Generic[_Reader]):
 
     @asynccontextmanager
     async def attempting(self, message: Message) -> AsyncIterator[None]:
-        """Return an `async with` context that records an Exception by retry(); see Consumer.attempting()."""
+        """Return an `async with` context that records an Exception with retry(); see Consumer.attempting()."""
         consumer = await self._opened()
         context = consumer.attempting(message)
         context.__enter__()
@@ -192,7 +192,7 @@ class _AsyncReading(Generic[_Reader]):
         If the handler is cancelled, its message is delivered again, and no failure is counted.
         """
         consumer = await self._opened()
-        await self._worker.run(self._open)  # a cancelled call is over then, and its message settled
+        await self._worker.run(self._open)  # a cancelled call has then ended, and its message is settled
         message: ReceivedMessage | None = None
         is_done = False
         try:
@@ -207,10 +207,10 @@ class _AsyncReading(Generic[_Reader]):
                     if not await self._worker.run(context.__exit__, type(error), error, error.__traceback__):
                         raise
                 else:
-                    is_done = True  # the next message of the loop records it
+                    is_done = True  # the loop records this when it requests the next message
         except asyncio.CancelledError:
             if message is not None:
-                with suppress(HeadstreamError):  # its session or lease ends by time then
+                with suppress(HeadstreamError):  # the session or lease then expires
                     await self._worker.run(consumer.end_cancelled, message, is_done)
             raise
 

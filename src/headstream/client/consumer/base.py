@@ -1,4 +1,4 @@
-"""BaseConsumer: the common part of consumers of one or several topics: loops, `with`, and calls for single messages."""
+"""BaseConsumer: loops, `with`, and calls for single messages, for consumers of one or several topics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headstream.core.model.quantities import parse_duration_us
 from headstream.errors import InvalidInputError, InvalidOptionError
 
 DelayInput = str | int | timedelta
-"""A delay: text as `10s`, microseconds, or a timedelta."""
+"""A delay: a string such as `10s`, microseconds, or a timedelta."""
 
 
 class BaseConsumer(ABC):
@@ -64,7 +64,7 @@ class BaseConsumer(ABC):
         return message
 
     def run(self, handler: Callable[[ReceivedMessage], Any]) -> None:
-        """Call a function with each message. If it raises an Exception, retry() records the failure and the loop continues.
+        """Call a function with each message. If the function raises an Exception, retry() records the failure.
 
         Args:
             handler: The function. As in a loop, iteration ends after `timeout_ms` or close().
@@ -87,7 +87,7 @@ class BaseConsumer(ABC):
         settler = self._find_settler(message)
         if settler is None:
             raise InvalidOptionError(
-                "the consumer does not record the outcome of single messages",
+                "the consumer does not record the outcome of individual messages",
                 advice='Set on_error, as in log.consumer("shop/orders", group="billing", on_error=hs.Retry(attempts=5), …)',
             )
         return settler
@@ -99,7 +99,7 @@ class BaseConsumer(ABC):
         return None
 
     def ack(self, message: Message) -> None:
-        """Record that a message is done; messages can be acknowledged in any order. The record is stored when this returns.
+        """Record that a message is done; messages can be acknowledged in any order. The record is stored when ack() returns.
 
         Args:
             message: A message that this consumer has delivered.
@@ -128,7 +128,7 @@ class BaseConsumer(ABC):
         settler.fail(settler.place_of(message), reason, delay_us=delay_us)
 
     def reject(self, message: Message, *, reason: str | BaseException = "") -> None:
-        """Reject a message: it is moved to the dead-letter topic without another attempt.
+        """Reject a message: the message is moved to the dead-letter topic without another attempt.
 
         Args:
             message: A message that this consumer has delivered.
@@ -156,7 +156,7 @@ class BaseConsumer(ABC):
         Raises:
             InvalidOptionError: the consumer does not have `mode="shared"`, or the lease is out of range.
             InvalidInputError: the message is not in progress.
-            LeaseLostError: the lease has ended; the error describes what happened to the message since.
+            LeaseLostError: the lease has ended; the error describes what has happened to the message since then.
         """
         settler = lease_settler(self._find_settler(message))
         settler.extend(settler.place_of(message), check_lease_us(parse_duration_us(lease, plain_unit="us")))
@@ -177,7 +177,7 @@ class BaseConsumer(ABC):
 
     @contextmanager
     def attempting(self, message: Message) -> Iterator[None]:
-        """Return a context for processing a message. An Exception in the context is recorded by retry() and suppressed.
+        """Return a context for processing a message. An Exception in the context is recorded with retry() and suppressed.
 
         Args:
             message: A message that this consumer has delivered.
@@ -193,7 +193,7 @@ class BaseConsumer(ABC):
                 settler.fail(place, error)
         else:
             place = self._in_progress(message)
-            if place is not None and place != settler.current:  # a loop records its message when it goes on
+            if place is not None and place != settler.current:  # a loop records its message when it requests the next message
                 with warning_of_lost_leases():
                     settler.settle_done(place)
 

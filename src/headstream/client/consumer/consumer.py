@@ -4,7 +4,7 @@
     consumer.poll(); consumer.commit()  commits explicitly
 
 If the body raises an exception, its message is not committed and is delivered again. The consumer's Reading (reading.py) fetches
-messages and records which are done; the loops in this module are the same for all readings.
+messages and records which messages are done; the loops in this module are the same for all Readings.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Consumer(BaseConsumer):
 
     Args:
         topic: Stream and topic.
-        reading: Fetches messages and records which are done.
+        reading: Fetches messages and records which messages are done.
         timeout_ms: Iteration ends after this time without a message; None waits without limit.
-        own: A transport that only this consumer uses and closes; or None.
+        own: A transport that only this consumer uses and closes, or None.
     """
 
     def __init__(self, topic: TopicName, reading: Reading, timeout_ms: float | None, own: Transport | None = None) -> None:
@@ -67,7 +67,7 @@ class Consumer(BaseConsumer):
 
     @property
     def may_wait(self) -> bool:
-        """Whether take() can wait for a server although a message is buffered, because it first commits the previous message."""
+        """Whether take() can wait for a server although a message is buffered: take() first commits the previous message."""
         return self._reading.may_wait
 
     def after_fork(self) -> None:
@@ -233,7 +233,7 @@ class Consumer(BaseConsumer):
             commit: Whether to commit the message that iteration delivered last.
 
         Raises:
-            ServerUnreachableError: the message could not be committed; it is delivered again.
+            ServerUnreachableError: the message could not be committed and is delivered again.
         """
         if self._is_closed:
             return

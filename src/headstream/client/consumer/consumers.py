@@ -66,8 +66,8 @@ def _find_reading(
     if options.get("on_error") is None:
         if options.get("dead_letter") is not None:
             raise InvalidOptionError(
-                "dead_letter requires on_error: without retries no message becomes a dead letter",
-                advice="Set for example on_error=hs.Retry(attempts=5)",
+                "dead_letter requires on_error: without retries, no message becomes a dead letter",
+                advice="Set, for example, on_error=hs.Retry(attempts=5)",
             )
         return PlainReading
     from headstream.client.consumer.policies import make_retry_policy

@@ -10,8 +10,8 @@
     fetching.committable()             returns partition -> offset to commit, once
     fetching.follow(assignment)        applies a group assignment: lost, releasable and new partitions
 
-A committed offset is always the offset of the next message: one past the last finished message. Messages that a poll skipped
-belong to the message before them: committing that message moves the offset past them.
+A committed offset is always the offset of the next message: one past the last finished message. Committing a
+message also commits the skipped messages that follow it in the same poll.
 
 Interceptors and decoders transform a message when it is delivered. If the transformation raises an error, the message stays first
 in the buffer and is not committed. Each further call raises the error again until seek() skips the message.
@@ -29,7 +29,7 @@ from headstream.core.model.polling import Polled
 from headstream.errors import OffsetOutOfRangeError
 
 Transform: TypeAlias = Callable[[ReceivedMessage], ReceivedMessage | None]
-"""A message as stored -> the message to deliver, or None if it went to a dead-letter topic."""
+"""A stored message -> the message to deliver, or None if it was sent to a dead-letter topic."""
 
 
 class Transforming:
@@ -100,7 +100,7 @@ class Fetching:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the partition is delivered up to the end that its last poll reported; false if several partitions are read."""
+        """Whether the only partition is delivered up to the end that its last poll reported; false for several partitions."""
         return len(self._cycle) == 1 and not self._buffer and self._ends.get(self._cycle[0]) == self._positions[self._cycle[0]]
 
     def next_polls(self) -> Iterable[tuple[int, int]]:
@@ -180,7 +180,7 @@ class Fetching:
         """Mark the last delivered message as done."""
         if self._delivered is not None:
             partition, next_offset = self._delivered
-            self._done[partition] = max(next_offset, self._done.get(partition, 0))  # a poll can have gone on from there
+            self._done[partition] = max(next_offset, self._done.get(partition, 0))  # the next poll may have started there
             if self._handed_out.get(partition, next_offset + 1) <= next_offset:
                 del self._handed_out[partition]
             self._delivered = None
@@ -233,7 +233,7 @@ class Fetching:
             entries.append((message, partition, next_offsets[partition]))
             next_offsets[partition] = message.offset
         self._buffer.extendleft(entries)
-        if delivered is not self._delivered:  # deliver() returned it: what hand_out() has returned before stays in progress
+        if delivered is not self._delivered:  # returned by deliver(): messages that hand_out() returned stay in progress
             return
         for partition in next_offsets.keys() & self._handed_out.keys():
             if partition in self._handed_out_before:
@@ -301,7 +301,7 @@ class Fetching:
         held = {**assignment.partitions, **assignment.revoked}
         before, self._assignment = self._assignment, assignment
         for partition in list(self._positions):
-            if held.get(partition, assignment.generation + 1) > before.generation:  # another member can have had it meanwhile
+            if held.get(partition, assignment.generation + 1) > before.generation:  # another member can have owned it meanwhile
                 self.end(partition)
         released = []
         for partition in sorted(assignment.revoked):

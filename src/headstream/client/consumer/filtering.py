@@ -1,4 +1,4 @@
-"""Filters of a client: options, counts of a consumer, and the place of the evaluation."""
+"""Filters of a client: options, counts of a consumer, and where filters are evaluated."""
 
 from __future__ import annotations
 

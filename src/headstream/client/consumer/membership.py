@@ -15,16 +15,16 @@ from headstream.errors import HeadstreamError, RebalancedError
 from headstream.forks import register_for_forks
 
 _REPORTS_A_SESSION: Final = 3
-"""Reports per session timeout while a member delivers buffered messages; until it passes, no other member gets its partitions."""
+"""Reports per session timeout while a member delivers buffered messages."""
 _MOST_JOINS: Final = 10
-"""Maximum attempts to join: a member can be removed before its first report, since it ends with its connection."""
+"""Maximum attempts to join: a member whose connection breaks can be removed before its first report."""
 
 
 class GroupMembership:
     """One member of a group; the member also leaves when the object is garbage-collected.
 
     Args:
-        session_timeout_ms: How long the member can send no report while other members wait for its partitions.
+        session_timeout_ms: Maximum time between reports of the member while other members wait for its partitions.
         is_shared: Whether the member leases messages and owns no partitions.
     """
 
@@ -80,7 +80,7 @@ class GroupMembership:
 
     def _report(self, released: Iterable[int]) -> Assignment:
         groups = self._transport.groups
-        self._reported_s = time.monotonic()  # taken before the request: the group counts the timeout from its later arrival
+        self._reported_s = time.monotonic()  # before the request: the group starts the timeout when the request arrives
         assignment = groups.report(self._topic, self.member, released=released, is_resting=self.is_resting)
         self.generation = assignment.generation
         return assignment

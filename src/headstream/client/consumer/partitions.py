@@ -81,7 +81,7 @@ class Partitions:
 
     @contextmanager
     def noting_damage(self) -> Iterator[None]:
-        """Exclude a partition whose next messages are damaged from polls until the user seeks in it."""
+        """If the next messages of a partition are damaged, exclude the partition from polls until the user seeks in it."""
         try:
             yield
         except CorruptSendError as error:

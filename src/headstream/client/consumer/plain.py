@@ -41,7 +41,7 @@ class PlainReading(PartitionReading):
         self._store()
 
     def fetch(self, wanted: int | None) -> bool:
-        """Poll the partitions, FETCH_COUNT messages each, unless messages are buffered; return whether messages are buffered."""
+        """Poll the partitions unless messages are buffered; return whether messages are buffered."""
         self._had_messages = not self._fetching.is_empty
         with self.partitions.noting_damage():
             self.partitions.follow()
@@ -92,12 +92,12 @@ class PlainReading(PartitionReading):
                 raise
             return
         partitions.report_commit(done)
-        if has_changed:  # an error would be taken for the commit's; the next poll follows again
+        if has_changed:  # an error would look like a failed commit; the next poll reports again
             with suppress(ServerUnreachableError) if is_by_hand else nullcontext():
                 partitions.follow(is_resting=is_resting)
 
     def end(self, *, commit: bool) -> None:
-        """If `commit` is set, commit the message that take() returned last; notify the user."""
+        """If `commit` is set, commit the message that take() returned last. Then notify the user that no partition is read."""
         if commit:
             self.finish()
         self.partitions.end()

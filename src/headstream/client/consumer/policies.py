@@ -26,7 +26,7 @@ def make_retry_policy(transport: Transport, topic: Topic, options: ConsumerOptio
         raise InvalidOptionError(f"on_error must be an hs.Retry, not {retry!r}", advice="Pass on_error=hs.Retry(attempts=5)")
     if not isinstance(transport, DeliveryAccess):
         raise UnsupportedError(
-            "Kafka stores one offset per partition for a group, and no state of single messages: on_error is unavailable",
+            "Kafka stores one offset per group and partition, and no state of individual messages: on_error is unavailable",
             where="kafka://",
             advice="Use retry topics: see docs/retries.md, section Kafka",
         )
@@ -59,7 +59,7 @@ def make_lease_policy(transport: Transport, topic: Topic, options: ConsumerOptio
     """
     if not isinstance(transport, LeaseAccess):
         raise UnsupportedError(
-            "Kafka stores one offset per partition for a group, and no state of single messages: mode='shared' is unavailable",
+            "Kafka stores one offset per group and partition, and no state of individual messages: mode='shared' is unavailable",
             where="kafka://",
             advice="Use a Kafka client that supports share groups, or mirror the topic to a Headstream server",
         )

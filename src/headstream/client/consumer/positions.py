@@ -49,7 +49,7 @@ def numbers_of(topic: Topic) -> range:
 
 
 def check_partitions(topic: Topic, partitions: Iterable[int] | None) -> list[int]:
-    """Return the named partitions in ascending order, or all. PartitionNotFoundError; InvalidOptionError for an empty list."""
+    """Return the named or all partitions in ascending order. PartitionNotFoundError; InvalidOptionError for an empty list."""
     name, known = f"{topic.stream}/{topic.name}", [partition.number for partition in topic.partitions]
     if partitions is None:
         return known
@@ -90,5 +90,5 @@ def not_read(partition: int, topic: TopicName) -> RebalancedError:
     return RebalancedError(
         f"the consumer no longer reads partition {partition}",
         where=str(topic),
-        advice="The member of the group that owns the partition now gets the message again",
+        advice="The member of the group that now owns the partition receives the message again",
     )

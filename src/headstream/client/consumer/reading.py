@@ -1,4 +1,4 @@
-"""Reading: fetches a consumer's messages and records which are done. There are three implementations:
+"""Reading: fetches a consumer's messages and records which messages are done. There are three implementations:
 
     PlainReading     partitions in order; progress is a committed offset per partition
     RetryingReading  partitions in order; failing messages are counted, delayed and retried (on_error=)
@@ -32,7 +32,7 @@ class ReadingOptions:
         start: Where to start in a partition without a committed offset; `last` is the position after the newest message.
         states: State codes to deliver; None for all states.
         where: The filter, or None.
-        session_timeout_ms: How long a group member can send no report before it loses partitions that other members wait for.
+        session_timeout_ms: Time without a report after which a group member loses partitions that other members wait for.
         on_assigned: Called with the topic and new partitions, from a call of the consumer.
         transform: Called with each message when it is delivered, or None.
         chain: The client's interceptors, for their commit hooks, or None.
@@ -110,11 +110,11 @@ class Reading(ABC):
 
     @abstractmethod
     def commit(self, message: Message | None) -> None:
-        """Record that all delivered messages are done, or messages up to one message; see Consumer.commit()."""
+        """Record that all delivered messages, or the messages up to one message, are done; see Consumer.commit()."""
 
     @abstractmethod
     def end(self, *, commit: bool) -> None:
-        """Release unfinished messages; call finish() first if `commit` is set. close() follows, even after an error."""
+        """Release unfinished messages; if `commit` is set, first call finish(). The caller then calls close() in any case."""
 
     @abstractmethod
     def close(self) -> None:

@@ -19,7 +19,7 @@ from headstream.errors import ChecksumError, CorruptSendError, HeaderError
 _log: Final = logging.getLogger("headstream.client")
 _warned: Final[set[tuple[str, str]]] = set()
 _MAX_WARNED: Final = 1000
-"""Warnings of a process about topics and filters."""
+"""Maximum number of warnings of a process about topics and filters."""
 
 
 def poll_checked(
@@ -55,7 +55,7 @@ def poll_topic(transport: Transport, topic: TopicName, partition: int | None, re
     """Poll one partition or all partitions with poll_existing().
 
     Args:
-        partition: From 1; None polls all partitions until there are enough messages; `last` returns the newest messages of all.
+        partition: From 1; None polls all partitions until there are enough messages; `last` returns the newest of all messages.
     """
     if partition is not None:
         return poll_existing(transport, topic, partition, request)

@@ -42,7 +42,7 @@ class Settler(ABC):
 
     @abstractmethod
     def settle_done(self, place: Place) -> None:
-        """Durably record that a message is done; LeaseLostError if its lease has ended: nothing is recorded."""
+        """Durably record that a message is done; LeaseLostError, with nothing recorded, if its lease has ended."""
 
     @abstractmethod
     def settle_failed(self, place: Place, failure: Failure) -> None:
@@ -64,7 +64,7 @@ class Settler(ABC):
         self.settle_failed(place, self.policy.failure(self.failures_of(place) + 1, error, reason, delay_us))
 
     def fail_transform(self, place: Place, error: Exception) -> None:
-        """Record that decoding a message or an interceptor failed."""
+        """Record that the decoder or an interceptor failed for a message."""
         is_decoding = isinstance(error, SerializerError)
         with warning_of_lost_leases():
             self.fail(place, error, DeadLetterReason.DECODE_ERROR if is_decoding else DeadLetterReason.MAX_ATTEMPTS)

@@ -38,13 +38,13 @@ _CHECK_EVERY_S: Final = 5.0
 
 _FIRST_WAIT_MS: Final = 5.0
 _LAST_WAIT_MS: Final = 100.0
-"""Wait on one topic while none has messages, before other topics are polled; short at first."""
+"""Maximum wait on one topic before the other topics are polled, milliseconds; the first waits are shorter."""
 _NOT_FOUND: Final = (TopicNotFoundError, StreamNotFoundError, PartitionNotFoundError)
 """Errors of calls for a topic that is being deleted."""
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether a name is a pattern, which has characters that topic names cannot have."""
+    """Return whether a name is a pattern; patterns contain characters that topic names cannot contain."""
     return any(character in name for character in "*?[")
 
 
@@ -71,7 +71,7 @@ class TopicsConsumer(BaseConsumer):
     ) -> None:
         wanted = list(dict.fromkeys(names))
         if not wanted:
-            raise InvalidOptionError("the list of topics is empty", advice="Specify one or more, or a pattern")
+            raise InvalidOptionError("the list of topics is empty", advice="Specify one or more topics, or a pattern")
         self._patterns = [name for name in wanted if is_pattern(name)]
         self._make = make
         self._list_names = list_names
@@ -109,7 +109,7 @@ class TopicsConsumer(BaseConsumer):
 
     @property
     def may_wait(self) -> bool:
-        """Whether take() can wait for a server although a message is buffered, because it first commits the previous message."""
+        """Whether take() can wait for a server although a message is buffered: take() first commits the previous message."""
         return any(consumer is not None and consumer.may_wait for consumer in (self._in_hand, self._next))
 
     def _add(self, name: str) -> None:
@@ -174,7 +174,7 @@ class TopicsConsumer(BaseConsumer):
             wait_ms = min(2 * wait_ms, _LAST_WAIT_MS)
 
     def _fetch(self, name: str, timeout_ms: float) -> bool:
-        """Fetch messages of a topic; return whether messages are buffered. A topic that a pattern matched can be deleted."""
+        """Fetch messages of a topic; return whether messages are buffered. A deleted topic is dropped if it matched a pattern."""
         try:
             return self._consumers[name].fetch(timeout_ms)
         except _NOT_FOUND as error:
@@ -182,7 +182,7 @@ class TopicsConsumer(BaseConsumer):
             return False
 
     def _drop_missing(self, consumer: Consumer, error: NotFoundError) -> None:
-        """Stop reading a deleted topic that a pattern matched; raise the error if the topic was named or lacks a partition."""
+        """Stop reading a deleted topic that a pattern matched; raise the error for a named topic or a missing partition."""
         name = next(name for name, each in self._consumers.items() if each is consumer)
         is_there = isinstance(error, PartitionNotFoundError) and name in self._list_names()
         if is_there or not self._matches(name):

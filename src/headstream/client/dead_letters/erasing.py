@@ -29,14 +29,14 @@ from headstream.core.model.topology import Topic, check_legal_hold
 from headstream.errors import NotFoundError, OffsetOutOfRangeError
 
 ERASURE_REASON: Final = "headstream erase"
-"""The reason of an erasure's marks."""
+"""The reason with which an erasure marks messages."""
 
 _PAGE: Final = 10_000
 _ATTEMPTS: Final = 5
-"""Maximum searches of a partition whose messages retention or a compaction removes meanwhile."""
+"""Maximum searches of a partition from which retention or a compaction removes messages meanwhile."""
 
 Progress = Callable[[str, int, int], None]
-"""The step, how much of it is done, and how much there is to do."""
+"""Called with the step, the work that is done, and the total work."""
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class Erasure:
                     self._log.set_state(found.topic, found.number, some, "marked_for_deletion", reason=ERASURE_REASON)
                     yield begin + len(some)
                 return
-            except OffsetOutOfRangeError:  # retention or a compaction removed one meanwhile: none of its request is marked
+            except OffsetOutOfRangeError:  # a message was removed meanwhile: no message of the request is marked
                 if not attempts_left:
                     raise
             for _ in self._search(found, self._filters[found.topic]):

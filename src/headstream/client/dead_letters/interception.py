@@ -15,7 +15,7 @@ from headstream.forks import register_for_forks
 from headstream.interceptors.chain import RejectedMessageError
 
 _REASON_BYTES = min(MAX_REASON_BYTES, 255)
-"""A header value of a topic with limits `iggy`."""
+"""Maximum size of a reason: a header value of a topic with limits `iggy`."""
 
 
 class DeadLetters:

@@ -29,7 +29,7 @@ _PAGE: Final = 100
 _PAGE_BYTES: Final = 4 << 20
 _AVAILABLE: Final = frozenset({MessageState.AVAILABLE.value})
 _MOST_REASONS: Final = 500
-"""Different reasons that are counted separately: texts can contain numbers and ids, so that each is another one."""
+"""Maximum reasons that are counted separately: errors can contain numbers and ids, so that every reason differs."""
 
 
 class DeadLetterPage(NamedTuple):

@@ -45,14 +45,14 @@ _REFUSALS: Final = (InvalidInputError, NotFoundError, PermissionDeniedError)
 """Errors after which the message is certainly not in its topic."""
 _PAGE: Final = 100
 _PAGE_S: Final = 1.0
-"""How long one page takes, about: so soon its caller knows how far it is."""
+"""Approximate maximum duration of a page, seconds, after which the caller can show the progress."""
 _DEAD_LETTER_HEADERS: Final = frozenset(
     (
         *(ATTEMPTS_HEADER, FIRST_ERROR_HEADER, FIRST_FAILED_HEADER, LAST_FAILED_HEADER),
         *(REASON_CODE_HEADER, REASON_HEADER, REDRIVE_HEADER, REDRIVES_HEADER),
     )
 )
-"""Headers that dead letters have and their messages had not."""
+"""Headers that dead letters have in addition to the headers of the original message."""
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Redrive:
     Args:
         log: A client without interceptors, so that messages are sent as stored.
         per_second: Maximum dead letters per second; None for no limit.
-        on_filter_error: Effect of a filter that cannot be applied; see Client.consumer().
+        on_filter_error: What to do with a message that the filter cannot be applied to; see Client.consumer().
     """
 
     def __init__(
@@ -120,12 +120,12 @@ class Redrive:
         seconds: float = _PAGE_S,
         resumes: bool = True,
     ) -> tuple[int, bool]:
-        """Send dead letters of a bounded part of a partition back; return the next offset, and whether the end is reached.
+        """Send back the dead letters of a bounded part of a partition; return the next offset, and whether the end is reached.
 
         Args:
             until_offset: End of the last page; None: the end of the partition.
-            seconds: No further dead letter is started after this time, seconds.
-            resumes: Whether to complete an interrupted redrive of the partition first, which reads all states of the partition.
+            seconds: Time after which no further dead letter is sent, seconds.
+            resumes: Whether to complete an interrupted redrive first; this step reads all states of the partition.
         """
         until_s = time.monotonic() + seconds
         share = self._join()
@@ -194,7 +194,7 @@ class Redrive:
             time.sleep(self._pause_s)
 
     def _send(self, letter: ReceivedMessage, topic: str, number: int) -> None:
-        """Redrive one dead letter in three steps. If its partition no longer exists, the topic's first partition is used."""
+        """Redrive one dead letter in three steps. If the original partition no longer exists, use the topic's first partition."""
         partitions = {each.number: each for each in self._log.topic(topic).partitions}
         number = number if number in partitions else min(partitions)
         intent = f"{_INTENT}{topic} {number} {partitions[number].end_offset}"
@@ -234,7 +234,7 @@ class Redrive:
         ]
         count = 1 if redrives is None else int(redrives) + 1
         headers = Headers([*kept, (REDRIVE_HEADER, self._name_of(letter)), (REDRIVES_HEADER, int32(count))])
-        id = 0 if target.deduplication_count is not None else letter.id  # else it would be dropped as a repeat of the original
+        id = 0 if target.deduplication_count is not None else letter.id  # else dropped as a duplicate of the original
         producer.send(letter.payload, key=letter.key, headers=headers, id=id, partition=partition).result()
 
     def _name_of(self, letter: ReceivedMessage) -> str:
@@ -248,7 +248,7 @@ class Redrive:
             return False
         if partition not in partitions:
             return False
-        begin = end if end <= partitions[partition].end_offset else 0  # it was purged or made again
+        begin = end if end <= partitions[partition].end_offset else 0  # the partition was purged or recreated
         name = self._name_of(letter)
         with self._log.consumer(topic, partitions=[partition], start=begin, states=None, timeout_ms=0) as consumer:
             while messages := consumer.poll(_PAGE):

@@ -32,12 +32,12 @@ class Interception:
         return InterceptedProducer(self._transport, topic, options, self.chain, self.dead_letters)
 
     def receive(self, message: ReceivedMessage) -> ReceivedMessage | None:
-        """Return the message to deliver, or None for a new dead letter; InterceptorError, HeadstreamError if not stored."""
+        """Return the message to deliver, or None if the message was dead-lettered. InterceptorError; HeadstreamError."""
         skips = self._skips
         if skips is not None:
             try:
                 is_skipped = skips(message)
-            except Exception:  # on_receive is called, whose errors have a policy
+            except Exception:  # on_receive is then called; errors of on_receive have a policy
                 is_skipped = False
             if is_skipped:
                 return message
@@ -53,7 +53,7 @@ class Interception:
     def receive_polled(
         self, topic: TopicName, messages: Iterable[ReceivedMessage], committer: OffsetOwner | None
     ) -> list[ReceivedMessage]:
-        """Return polled messages except new dead letters; `committer` commits both. Only the first message's error is raised."""
+        """Return messages except new dead letters; commit both for `committer`. Raise an error only for the first message."""
         received: list[ReceivedMessage] = []
         done: dict[int, int] = {}
         for message in messages:
@@ -62,7 +62,7 @@ class Interception:
             except HeadstreamError:
                 if not done:
                     raise
-                break  # a poll that begins there raises the error
+                break  # a poll that begins at this message raises the error
             done[message.partition] = message.offset + 1
             if changed is not None:
                 received.append(changed)

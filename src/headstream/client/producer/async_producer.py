@@ -64,7 +64,7 @@ class AsyncProducer:
                 return producer.send(payload, key=key, headers=headers, id=id, partition=partition)
             if await self._run(producer, producer.wait_for_room, slice_ms / 1000):
                 break
-        if producer.is_full:  # asynchronous interceptors need the thread although there is room
+        if producer.is_full:  # asynchronous interceptors need the thread even if the buffer has space
             return await self._run(producer, producer.send, payload, key=key, headers=headers, id=id, partition=partition)
         return producer.send(payload, key=key, headers=headers, id=id, partition=partition)
 
@@ -126,7 +126,7 @@ class AsyncProducer:
                 return
 
     async def _run(self, producer: Producer, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a call in the worker thread; if the caller is cancelled, the next call raises the error of this call."""
+        """Run a call in the worker thread; the next call raises the error of a cancelled call."""
         raised: list[Exception] = []
 
         def attempt() -> _T | None:

@@ -4,7 +4,7 @@ Over a network, batches are numbered (core/model/producers.py), so that a batch 
 
     sent                  appended, or a duplicate      the next batch follows
     connection broke      retried with the same number until delivery_timeout_ms; after that, the outcome is unknown
-    failed, rejected      a new epoch begins, which fences requests of the old epoch still in flight
+    failed, rejected      a new epoch begins, which fences requests of the old epoch that are still in flight
 
 Servers that do not support numbers receive unnumbered batches. Without numbers, a broken connection leaves the outcome unknown,
 unless the topic deduplicates by message id. An embedded log cannot lose a response and needs no numbers.
@@ -39,7 +39,7 @@ _UNKNOWN_COMMAND: Final = 3
 """Iggy status of an unknown command."""
 
 _SERVER_FAULT: Final = 1
-"""Iggy status of an internal server error, raised at an unknown step."""
+"""Iggy status of an internal server error; the step that failed is unknown."""
 
 _MOST_IDS: Final = 3
 """Maximum retries, each under a new producer id, of an out-of-sequence batch whose outcome was never unknown."""
@@ -53,7 +53,7 @@ class BatchDelivery(Protocol):
         """The producer id of numbered batches; None if unnumbered or not yet assigned."""
 
     def deliver(self, batch: Batch) -> Appended:
-        """Send a batch, with retries until its deadline; return its position. OutcomeUnknownError if it may be stored."""
+        """Send a batch, with retries until its deadline; return its position. OutcomeUnknownError if the batch may be stored."""
 
     def release(self) -> None:
         """Release the producer's state on the server."""
@@ -78,7 +78,7 @@ class Delivery:
         return None if self._producer is None else self._producer.producer_id
 
     def deliver(self, batch: Batch) -> Appended:
-        """Send a batch, with retries until its deadline; return its position. OutcomeUnknownError if it may be stored."""
+        """Send a batch, with retries until its deadline; return its position. OutcomeUnknownError if the batch may be stored."""
         backoff = Backoff(0, random.random, until_s=batch.deadline_us / 1e6)
         ids_left = _MOST_IDS
         while True:

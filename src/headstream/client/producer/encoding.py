@@ -13,7 +13,7 @@ from headstream.core.model.topology import MAX_BATCH_BYTES, Limits, Topic
 from headstream.errors import InvalidInputError, LimitError
 
 _KEY_HEADER: Final = Headers({KEY_HEADER: b""}).as_bytes()[:-4]
-"""A key's header up to its length."""
+"""The header of a key, up to the key's length."""
 
 _NULL_HEADER: Final = Headers({NULL_HEADER: True}).as_bytes()
 _RESERVED: Final = RESERVED_PREFIX.encode()
@@ -40,7 +40,7 @@ class SentEncoder:
     def encode(
         self, payload: bytes | bytearray | memoryview | None, key: bytes | None, headers: HeadersInput | None, id: MessageIdInput
     ) -> tuple[bytes, int]:
-        """Check a message (see Producer.send()) against the topic's limits; return the message and its headers' size, encoded."""
+        """Check a message against the topic's limits; return the encoded message and the size of its encoded headers."""
         if not isinstance(payload, (bytes, type(None))):
             payload = _as_bytes(payload)
         if not isinstance(key, (bytes, type(None))):
@@ -77,7 +77,7 @@ class SentEncoder:
             raise LimitError(
                 f"the message has {len(message)} bytes",
                 where=self._name,
-                advice=f"One send takes at most {MAX_BATCH_BYTES} bytes: store big payloads elsewhere, and send their location",
+                advice=f"Send at most {MAX_BATCH_BYTES} bytes: store a big payload elsewhere, and send its location",
             )
         check_sent(message, self._is_wide)
 

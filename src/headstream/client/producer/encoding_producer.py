@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class EncodingProducer(Generic[_T]):
-    """Sends values to one topic; thread-safe if the encoder is thread-safe. Created by Client.producer(); use it in `with`.
+    """Sends values to one topic; thread-safe if the encoder is. Created by Client.producer(); use it in a `with` statement.
 
     Args:
         topic: `stream/topic`, used in errors.

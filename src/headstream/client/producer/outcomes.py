@@ -29,7 +29,7 @@ class ProducerStats:
         pending_bytes: Bytes not yet acknowledged.
         batches_count: Batches stored.
         repeated_count: Batches that were retried and found to be stored already.
-        producer_id: The producer id of numbered batches; None if batches are unnumbered or none was sent.
+        producer_id: The producer id of numbered batches; None if batches are unnumbered or no batch was sent.
     """
 
     sent_count: int
@@ -81,7 +81,7 @@ def explain(failed: Sequence[Batch], topic: TopicName, error: Exception | None =
     if error is None:
         error = failed[0].error
         if error is None:
-            raise AssertionError("an abandoned batch has an error")
+            raise AssertionError("an abandoned batch must have an error")
         if len(failed) == 1:
             return error
         error = copy.copy(error)

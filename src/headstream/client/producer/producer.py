@@ -1,7 +1,7 @@
 """Producer: sends messages in batches, in the background.
 
 send() encodes and checks a message (encoding.py) and adds it to a batch (sending.py). The producer's thread delivers due batches
-(delivery.py) in sequence. Python raises KeyboardInterrupt (Ctrl-C) in the main thread, so it never interrupts an append, and sent
+(delivery.py) in sequence. Python raises KeyboardInterrupt in the main thread, so Ctrl-C never interrupts an append, and sent
 messages are flushed afterwards. Locks and queues are implemented in C; unlike a Condition, they stay consistent when interrupted.
 """
 
@@ -34,7 +34,7 @@ from headstream.errors import ClosedError, OutcomeUnknownError, PartitionClosedE
 from headstream.forks import closed_by_fork, register_for_forks
 
 _THREAD_JOIN_TIMEOUT_S: Final = 2.0
-"""How long close() waits for the server to release the producer's state; otherwise the state expires there. Seconds."""
+"""How long close() waits for the server to release the producer's state, seconds; later, the state expires."""
 
 
 class Producer:
@@ -42,8 +42,8 @@ class Producer:
 
     Leaving the `with` body flushes. Each message that send() accepts is stored once, in the order of sending per partition, even
     if connections break or the server restarts. If this takes longer than `delivery_timeout_ms`, the message fails: the next
-    send(), flush() or close() raises an error that lists all failed messages in `messages`, and messages whose outcome is unknown
-    in `in_doubt`. The producer then continues with other messages. Each error is raised once: by the receipts if all of the
+    send(), flush() or close() raises an error that lists all failed messages in `messages`, and in `in_doubt` the messages whose
+    outcome is unknown. The producer then continues with other messages. Each error is raised once: by the receipts if all of the
     messages' receipts are awaited, else by the producer.
 
     Args:
@@ -72,9 +72,9 @@ class Producer:
         self._failed: list[Batch] = []
         self._raised: tuple[Exception | None, list[Batch]] = None, []
         self.is_parents = False
-        """Whether a parent created it, before this process was forked."""
+        """Whether the parent process created this producer, before this process was forked."""
         self._skips: Callable[[HeadersInput | None], bool] | None = None
-        """Whether a message with these headers passes no interceptor; None: no message does."""
+        """Returns whether a message with these headers skips the interceptors; None: no message skips the interceptors."""
         open_until_exit(self)
         register_for_forks(self)
 
@@ -107,7 +107,7 @@ class Producer:
         id: MessageIdInput = 0,
         partition: PartitionInput = None,
     ) -> Receipt:
-        """Send one message. The message is buffered when this returns, and stored when its receipt or flush() completes.
+        """Send one message. The message is buffered when send() returns, and stored when its receipt or flush() completes.
 
         `receipt.result()` waits and returns the message's position; the receipt can be ignored.
 
@@ -117,7 +117,7 @@ class Producer:
             headers: Typed headers: a dict, a list of pairs (for repeated names) or Headers. Names that start with `hs.` are
                 reserved, except `hs.timestamp`.
             id: Unsigned 128-bit number or a UUID. For 0, the producer (if the topic deduplicates) or the log generates an id.
-            partition: From 1, or a Partitioning: `hs.Partitioning.key(b"42")` hashes this key instead of the message's key,
+            partition: From 1, or a Partitioning: `hs.Partitioning.key(b"42")` hashes this key instead of the message's key, and
                 `hs.Partitioning.balanced()` rotates. By default, the message's key is hashed; messages without a key rotate.
 
         Raises:
@@ -132,7 +132,7 @@ class Producer:
         if self._skips is not None:
             try:
                 is_skipped = self._skips(headers)
-            except Exception:  # the interceptor is called, whose errors have a policy
+            except Exception:  # the interceptor is then called; its errors have a policy
                 is_skipped = False
             if not is_skipped:
                 changed = self._intercept(payload, key, headers, id, partition)
@@ -328,18 +328,18 @@ class Producer:
 
         Args:
             batch: A batch of this producer.
-            timeout_s: How long to wait, seconds; 0 does not wait, None waits without limit.
+            timeout_s: How long to wait, seconds; 0 does not wait, and None waits without limit.
         """
         with self._lock:
             self._sending.close_batch(batch)
         return self._wait(lambda: batch.is_done, timeout_s)
 
     def watch(self, batch: Batch, callback: Callable[[], object] | None) -> None:
-        """Record that a receipt reports a message of a batch, and register a callback. Called by receipts.
+        """Record that a receipt reports the outcome of a batch, and register a callback. Called by receipts.
 
         Args:
             batch: A batch of this producer.
-            callback: Called when the batch is settled, immediately if it already is; None: no callback.
+            callback: Called when the batch is settled, or immediately if it is already settled; None: no callback.
         """
         with self._lock:
             batch.watched += 1
@@ -385,7 +385,7 @@ class Producer:
         with self._lock:
             self._sending.remove_finished(batch)
             if error is None:
-                batch.data = bytearray()  # a receipt can outlive the batch by far
+                batch.data = bytearray()  # a receipt can be kept much longer than the batch
             else:
                 batch.is_in_doubt = isinstance(error, (OutcomeUnknownError, PartitionClosedError))
                 batch.error = explain([batch], self._name, error)

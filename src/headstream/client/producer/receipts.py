@@ -103,7 +103,7 @@ class Receipt:
         return Delivered(self.partition, self.offset, self.timestamp)
 
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
-        """Call a function with this receipt when the message is stored or has failed; immediately if this has already happened.
+        """Call a function with this receipt when the outcome of the message is known, or immediately if it is already known.
 
         The function runs in the producer's thread, which sends nothing during the call, so it must be short and must not block.
         Exceptions of the function are logged.

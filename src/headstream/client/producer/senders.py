@@ -18,7 +18,7 @@ _MOST_TOPICS: Final = 16
 """Maximum cached producers, since each has a thread; the least recently used one is evicted."""
 
 _FRESH_S: Final = 30.0
-"""Maximum age of a topic's metadata: partitions, limits and options can change."""
+"""Maximum age of a topic's metadata, seconds, because partitions, limits and options can change."""
 
 
 class Senders:

@@ -4,7 +4,7 @@
     sending.take(now_us)                             returns the next batch that is due: full, lingered, or flushed
     sending.remove_finished(batch)                   removes a batch that is stored or has failed
 
-The partition is the requested partition or is hashed from the key; for messages without both, partitions rotate after each batch.
+The partition is the requested partition or is hashed from the key; for messages with neither, partitions rotate after each batch.
 A taken batch stays at the head of the queue until it is settled. Batches of one partition are taken in order.
 
 Not thread-safe: callers hold a lock. If Ctrl-C interrupts add(), the message may or may not have been added; all batches stay
@@ -23,10 +23,10 @@ from headstream.core.model.topology import MAX_BATCH_BYTES, Limits
 from headstream.errors import InvalidOptionError
 
 DEFAULT_LINGER_MS: Final = 5
-"""Longer fills larger batches, shorter reports sooner that a message is stored."""
+"""A longer linger fills larger batches; with a shorter linger, messages are stored sooner."""
 
 MAX_DELIVERY_TIMEOUT_MS: Final = 3_600_000
-"""A log remembers a producer for longer than this after its last batch (log/partition/producer_states.py)."""
+"""After a producer's last batch, a log keeps the producer's state for longer than this (log/partition/producer_states.py)."""
 
 _MAX_IGGY_BATCH_BYTES: Final = 10_000_000
 _MAX_IGGY_HEADER_BYTES: Final = 100_000
@@ -66,13 +66,13 @@ class SendingOptions:
 
 
 class BatchOwner(Protocol):
-    """The interface of a batch's producer for receipts."""
+    """The interface that a batch's producer provides to receipts."""
 
     def wait_for(self, batch: Batch, timeout_s: float | None) -> bool:
         """Send a batch immediately and wait until it is settled; return whether it is settled."""
 
     def watch(self, batch: Batch, callback: Callable[[], object] | None) -> None:
-        """Record that a receipt reports a message of the batch; call back when the batch is settled."""
+        """Record that a receipt reports the outcome of the batch; call back when the batch is settled."""
 
 
 @dataclass(slots=True, eq=False)
@@ -164,7 +164,7 @@ class Sending:
         return self._pending_bytes
 
     def add(self, message: bytes, header_bytes: int, key: bytes | None, partition: int | None, now_us: int) -> Batch:
-        """Add a message to the open batch of its partition (None: chosen by the key's hash); return the batch."""
+        """Add a message to the open batch of a partition (None: by the key's hash, else in rotation); return the batch."""
         target = partition
         if target is None and key is not None:
             target = self._choose(key, len(self._partitions))
@@ -173,7 +173,7 @@ class Sending:
         while batch is not None and not self._has_space(batch, len(message), header_bytes):
             self._close(batch)
             closed = True
-            batch = self._open_batch(target)  # the rotation can have advanced
+            batch = self._open_batch(target)  # closing a batch can advance the rotation
         if batch is None:
             batch = self._begin(self._partition if target is None else target, now_us)
         data = batch.data
@@ -188,7 +188,7 @@ class Sending:
         return batch
 
     def _open_batch(self, partition: int | None) -> Batch | None:
-        """Return the open batch of a partition; None: of the next partition in rotation."""
+        """Return the open batch of a partition; `partition` None: the next partition in rotation."""
         batch = self._open.get(self._partition if partition is None else partition)
         return None if batch is None or batch.is_closed else batch
 

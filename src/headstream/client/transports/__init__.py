@@ -3,5 +3,5 @@
 transport.py           streams, messages, offsets, groups: the operations of all transports
 delivery_transport.py  additional commands of transports that track single messages
 remote/                Iggy's protocol with Headstream's extensions, over TCP, QUIC and HTTP
-kafka/                 Kafka, by librdkafka
+kafka/                 Kafka, through librdkafka
 """

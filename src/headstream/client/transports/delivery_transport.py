@@ -64,7 +64,7 @@ class DeliveryAccess(Protocol):
 
     @property
     def delivery_views(self) -> DeliveryViewCommands:
-        """Views of them."""
+        """Views of the unfinished messages of groups."""
 
 
 @runtime_checkable
@@ -80,7 +80,7 @@ def find_views(transport: object) -> DeliveryViewCommands:
     """Return the transport's DeliveryViewCommands; UnsupportedError if the log is in Kafka."""
     if not isinstance(transport, DeliveryAccess):
         raise UnsupportedError(
-            "Kafka stores one offset per partition for a group, and no state of single messages",
+            "Kafka stores one offset per group and partition, and no state of individual messages",
             where="kafka://",
             advice="Use log.group() to read the offsets of the group",
         )

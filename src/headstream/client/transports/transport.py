@@ -78,7 +78,7 @@ class PartitionCommands(Protocol):
         """Add partitions to a topic."""
 
     def delete(self, topic: TopicName, count: int) -> Topic:
-        """Delete the highest numbered partitions of a topic."""
+        """Delete the highest-numbered partitions of a topic."""
 
 
 class MessageCommands(Protocol):
@@ -110,7 +110,7 @@ class MessageCommands(Protocol):
         """Set the state of messages and record the reason."""
 
     def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
-        """Remove messages marked for deletion with a reason, in one group of segments."""
+        """Remove from the disk messages that are marked for deletion with a reason, in one group of segments."""
 
     def states(self, topic: TopicName, partition: int) -> list[StateChange]:
         """Return all messages of a partition whose state is not `available`, by offset."""
@@ -124,7 +124,7 @@ class MessageCommands(Protocol):
         member: Member | None = ...,
         generation: int = ...,
     ) -> bool:
-        """Wait until a partition has a message at or after its offset or the group has changed."""
+        """Wait until a partition has a message at or after its offset, or the group has changed."""
 
 
 @runtime_checkable
@@ -145,7 +145,7 @@ class PolledAhead(Protocol):
         """Return the result; can be called only once."""
 
     def cancel(self) -> None:
-        """Cancel it."""
+        """Cancel the poll."""
 
 
 @runtime_checkable
@@ -298,4 +298,4 @@ class RemoteAccess(Protocol):
         """Connect."""
 
     def interrupt(self, thread: int) -> None:
-        """Interrupt a thread's current call like a broken connection."""
+        """Interrupt a thread's current call, as if the connection had broken."""

@@ -55,7 +55,7 @@ def decode_headers(data: BytesLike, at: int = 0) -> Headers:
 
 
 def encode_sent(messages: Iterable[Message]) -> bytes:
-    """Encode messages in the sent format; HeaderError if a first header would be decoded as a key or null payload."""
+    """Encode messages in the sent format; HeaderError if a message's first header would be decoded as a key or null payload."""
     parts: list[bytes] = []
     for message in messages:
         parts.append(message.id.to_bytes(16, "little"))
@@ -151,7 +151,7 @@ def _body(message: Message) -> tuple[bytes, bytes, bytes, bytes]:
 def _check_reserved(message: Message, block: bytes) -> None:
     """Raise HeaderError if an ordinary header is in the position of a key or a null payload."""
     if message.key is None and block.startswith(_KEY_BEGIN):
-        raise HeaderError(f"the header {KEY_HEADER!r} is reserved for the key if it is the first header", advice="Pass it as key")
+        raise HeaderError(f"the header {KEY_HEADER!r} is reserved for the key if it is the first header", advice="Pass a key")
     if not message.payload and block.startswith(_NULL_WHOLE):
         raise HeaderError(
             f"the header {NULL_HEADER!r} as the first header makes an empty payload null", advice="Pass None as the payload"

@@ -58,7 +58,7 @@ def encode_json(document: Any) -> bytes:
     try:
         try:
             return _ENCODER.encode(document).encode()
-        except TypeError:  # it has a Decimal, or what JSON lacks
+        except TypeError:  # the document has a Decimal, or a value that JSON cannot represent
             return dump_json(document, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"JSON cannot represent the value: {error}") from None
@@ -125,7 +125,7 @@ def _constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not valid JSON")
 
 
-# Created once: creating one takes as long as a small document.
+# Created once: creating a decoder takes as long as decoding a small document.
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)
 _EXACT_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_exact, parse_constant=_constant)
 _SIGNED_ZERO_DECODER: Final = json.JSONDecoder(

@@ -50,7 +50,7 @@ def read_schema_id(data: bytes) -> SchemaId | None:
 
 
 def find_schema_id(data: bytes, headers: Headers, *, is_key: bool = False) -> SchemaId | None:
-    """Return the schema id of a value, from the last header with its name or the bytes before the value, or None."""
+    """Return the schema id of a value, from the last header for schema ids or the bytes before the value, or None."""
     named = headers.getall(KEY_SCHEMA_HEADER if is_key else VALUE_SCHEMA_HEADER)
     found = read_schema_id(named[-1].data) if named else None
     if found is not None:

@@ -37,12 +37,12 @@ _TABLE: Final = _build_table()
 
 
 def crc32_from(p: memoryview, at: int, size: int, value: int) -> int:
-    """Return the CRC-32 of `size` bytes that continue bytes with the CRC-32 `value`."""
+    """Return the CRC-32 of `size` bytes, continued from the CRC-32 `value` of the preceding bytes."""
     return zlib.crc32(p[at : at + size], value)
 
 
 def crc32c_from(p: memoryview, at: int, size: int, value: int) -> int:
-    """Return the CRC-32C of `size` bytes that continue bytes with the CRC-32C `value`."""
+    """Return the CRC-32C of `size` bytes, continued from the CRC-32C `value` of the preceding bytes."""
     rest: bytes | memoryview = p[at : at + size]
     state = value ^ 0xFFFFFFFF
     if size >= 64:
@@ -87,5 +87,5 @@ def _shorten(number: int, bits: int, terms: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _removable(bits: int, highest: int, second: int, doublings: int) -> tuple[int, int]:
-    """Return the number of bits, in full bytes, that a step with exponents doubled `doublings` times removes, and `doublings`."""
+    """Return how many bits (full bytes) a step removes if the exponents are doubled `doublings` times, and `doublings`."""
     return min(bits - (highest << doublings), (highest - second) << doublings) & ~7, doublings

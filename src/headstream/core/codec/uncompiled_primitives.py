@@ -106,7 +106,7 @@ def equal(a: memoryview, at: int, b: memoryview, start: int, size: int) -> bool:
 
 
 def compare(a: memoryview, at: int, a_size: int, b: memoryview, start: int, b_size: int) -> int:
-    """Return a negative number, 0 or a positive number if the first text sorts before, equals or sorts after the second."""
+    """Return a negative number, 0 or a positive number if the first range sorts before, equals or sorts after the second."""
     first, second = bytes(a[at : at + a_size]), bytes(b[start : start + b_size])
     return (first > second) - (first < second)
 

@@ -8,6 +8,6 @@ program      compiles an expression to the program that core/codec/batch/stored/
 evaluation   evaluates an expression for a decoded message, with the same result
 value_summary  the possible values of a header in a range of messages
 summarizing  summarizes the headers of stored messages
-pruning      decides from summaries whether an expression can match, so that other segments are not read
+pruning      decides from summaries whether an expression can match, so that segments without matches are not read
 filter       Filter: a parsed filter with its program, and the policy for messages to which it cannot be applied
 """

@@ -87,7 +87,7 @@ class Filter:
         """Return the error for a message to which the filter cannot be applied."""
         return HeaderError(
             f"the filter cannot be applied to the message at offset {message.offset}: "
-            f"{find_failure(self.expression, message)} which cannot be compared",
+            f"{find_failure(self.expression, message).rstrip(',')}, which cannot be compared",
             where=f"offset {message.offset}",
             advice=f"Continue at offset {message.offset + 1}, or set on_filter_error to skip or deliver",
         )
@@ -128,7 +128,7 @@ def check_states(found: Filter, states: frozenset[int] | None) -> Filter:
     """Return the filter; InvalidOptionError if it names `_state` although `states` selects only available messages."""
     if states == _AVAILABLE and Field.STATE.value in found.fields:
         raise InvalidOptionError(
-            "the filter names _state, but only available messages are requested",
+            "the filter uses _state, but only available messages are requested",
             advice="Set states=, for example states=None for all states",
         )
     return found

@@ -1,4 +1,4 @@
-"""Decides from a summary of messages whether a filter can match any of them: evaluates as evaluation.py, but on sets of values.
+"""Decides from a summary whether a filter can match any of the messages. Works like evaluation.py, with sets of values.
 
 The possible truth values of an expression are a set of bits: 1 << FALSE, 1 << TRUE, 1 << UNKNOWN, 1 << FAILED. The set can be
 larger than necessary, but never too small: parts of AND and OR are assumed to be independent. Messages for which neither TRUE nor

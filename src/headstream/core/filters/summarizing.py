@@ -109,7 +109,7 @@ class _Found:
 
 
 def _upper_bound(text: bytes) -> bytes | None:
-    """Return a short upper bound of a text and of all texts that begin with its prefix; None if there is no upper bound."""
+    """Return a short upper bound of a string and of all strings that begin with its prefix; None if there is no upper bound."""
     if len(text) <= MAX_TEXT_BYTES:
         return text
     prefix = text[:MAX_TEXT_BYTES].rstrip(b"\xff")

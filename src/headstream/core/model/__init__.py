@@ -1,1 +1,1 @@
-"""Immutable value classes of the public API. They do not encode wire bytes, read the clock or perform I/O."""
+"""Immutable value classes of the public API. These classes do not encode wire bytes, read the clock or perform I/O."""

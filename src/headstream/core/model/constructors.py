@@ -99,7 +99,7 @@ class KindType(type):
 
     def __init__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> None:
         super().__init__(name, bases, members)
-        cls.of = HeaderKind.__members__.get(name.rstrip("_").upper(), HeaderKind.RAW)  # of the bases below it is not used
+        cls.of = HeaderKind.__members__.get(name.rstrip("_").upper(), HeaderKind.RAW)  # unused in the base classes below
 
     if not TYPE_CHECKING:  # a type checker sees KindOf.__init__()
 
@@ -230,7 +230,7 @@ def header_value(value: HeaderInput) -> HeaderValue:
     if make is not None:
         made: HeaderValue = make(value)
         return made
-    for plain, constructor in _BY_TYPE.items():  # a subclass of one of them
+    for plain, constructor in _BY_TYPE.items():  # a subclass of one of these types
         if isinstance(value, plain):
             found: HeaderValue = constructor(value)
             return found

@@ -183,13 +183,13 @@ class Retry:
             `max_delay`.
         order: Which messages wait while a failed message is retried: all later messages of its `partition`, later messages of its
             `key`, or none (`skip`). The default is `partition`; for a consumer with `mode="shared"` it is `skip`.
-        pause: How long the group is paused if too many of its attempts fail, in the form of `delay`; None disables pauses.
+        pause: How long the group is paused if too many of its attempts fail, a duration like `delay`; None disables pauses.
         pause_share: The share of failures among the last `pause_attempts` attempts that pauses the group, above 0 and at most 1.
         pause_attempts: Number of last attempts that are evaluated; before this number of attempts, the group is not paused.
 
     Raises:
         InvalidOptionError: a value is out of range.
-        InvalidInputError: a duration cannot be read.
+        InvalidInputError: a duration is invalid.
     """
 
     attempts: int | None

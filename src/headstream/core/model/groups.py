@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 DEFAULT_SESSION_TIMEOUT_MS: Final = 60_000
-"""Maximum time without a report of a member whose partitions other members need; longer than processing a message takes."""
+"""Maximum time between reports of a member whose partitions other members need; exceeds the processing time of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Assignment:
     """The partitions assigned to a member.
 
     Args:
-        generation: Grows with every change of the group's assignments.
+        generation: Increases with every change of the group's assignments.
         partitions: Number of each partition that only this member reads -> the generation since which the member has owned it.
         revoked: Partitions to release once their messages in progress are processed, with generations as in `partitions`.
     """
@@ -77,7 +77,7 @@ class Group:
 
     Args:
         topic: `stream/topic`.
-        generation: Grows with every change of assignments; 0 while the group has no members in this process.
+        generation: Increases with every change of assignments; 0 while the group has no members in this process.
         members: The group's members in this process.
         partitions: The group's progress by partition.
         process: The id of another process whose members read for the group, or None.

@@ -1,8 +1,7 @@
 """Arithmetic of header values: a numeric header can be used in sums and products like its plain value.
 
 The result is a plain int or float, because the sum of two uint8 values may not fit into uint8. Only numbers support arithmetic: a
-bool, a
-string, bytes and a kind unknown to this version raise TypeError.
+bool, a string, bytes and a value of an unknown kind raise TypeError.
 """
 
 from __future__ import annotations

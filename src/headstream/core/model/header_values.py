@@ -159,7 +159,7 @@ class HeaderValue(HeaderArithmetic):
                 f"the header is {self.kind_name}, not {KIND_NAMES[kind]}",
                 advice=f"Use as_{self.kind_name}() or a converting accessor such as to_int()"
                 if self.kind in KIND_NAMES
-                else "Its bytes are in .data",
+                else "The header's bytes are in .data",
             )
         return self.value
 

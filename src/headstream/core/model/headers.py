@@ -183,7 +183,7 @@ class Headers:
             raise HeaderError(f"the header {key!r} is repeated, which a dict cannot represent", advice="Use items() or getall()")
         return {name: value.value for name, value in self.items()}
 
-    # -- one put a type of the typed-headers proposal (KIP-82): appends in place, as specified there --------------
+    # -- one put method per type of the typed-headers proposal (KIP-82): appends in place, as the proposal specifies
 
     def put_boolean(self, key: str, value: bool) -> Headers:
         """Append a bool; return these headers."""
@@ -305,7 +305,7 @@ class Headers:
         return self.items() == other.items()
 
     def __hash__(self) -> int:
-        _set_read_only(self, True)  # a change would make them unfindable in a set or dict
+        _set_read_only(self, True)  # after a change, a set or dict would not find the headers
         return hash(self.items())
 
     def __repr__(self) -> str:

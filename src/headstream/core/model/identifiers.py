@@ -23,8 +23,8 @@ def check_name(name: str, noun: str) -> str:
 
     Args:
         name: 1 to 255 bytes of UTF-8.
-        noun: The kind of the named object. A stream's name must not contain a dot or slash. A consumer's or group's can contain
-            NUL.
+        noun: The kind of the named object. A stream's name must not contain a dot or slash. The name of a consumer or group can
+            contain NUL.
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"a {noun} name must be a str, not {type(name).__name__}")
@@ -82,7 +82,7 @@ def parse_number(text: str) -> int | None:
 
 def format_message_id(message_id: int) -> str:
     """Format a message id as a UUID, whose bytes are the id in little-endian order."""
-    import uuid  # takes a twentieth of `import headstream`
+    import uuid  # this import takes a twentieth of `import headstream`
 
     return str(uuid.UUID(bytes=message_id.to_bytes(16, "little")))
 

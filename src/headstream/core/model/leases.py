@@ -21,7 +21,7 @@ from headstream.core.model.pauses import PauseRule
 from headstream.errors import InvalidOptionError
 
 DEFAULT_LEASE_US: Final = 30_000_000
-"""The default lease of Kafka's share groups, which is longer than most messages take."""
+"""The default lease duration of Kafka's share groups; processing a message usually takes less time."""
 
 MIN_LEASE_US: Final = 10_000
 """Minimum duration of a lease; a shorter lease would end before the messages arrive."""
@@ -52,7 +52,7 @@ class LeaseChange(NamedTuple):
 
     Args:
         until_offset: One past the last message; a FAILED or POISONED step concerns exactly one message.
-        delay_us: Microseconds. For FAILED: how long the message waits. For EXTENDED: how long the lease lasts from now.
+        delay_us: Microseconds. For FAILED: how long the message waits. For EXTENDED: the new remaining duration of the lease.
     """
 
     step: LeaseStep
@@ -137,6 +137,6 @@ def check_lease_us(lease_us: int) -> int:
     """Return the duration of a lease; InvalidOptionError if the duration is out of range."""
     if not MIN_LEASE_US <= lease_us <= MAX_LEASE_US:
         raise InvalidOptionError(
-            f"the lease is {lease_us / 1e6:g} s", advice=f"Use {MIN_LEASE_US / 1e3:g} ms to {MAX_LEASE_US / 3_600_000_000:g} h"
+            f"invalid lease: {lease_us / 1e6:g} s", advice=f"Use {MIN_LEASE_US / 1e3:g} ms to {MAX_LEASE_US / 3_600_000_000:g} h"
         )
     return lease_us

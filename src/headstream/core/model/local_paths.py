@@ -14,7 +14,7 @@ from headstream.errors import InvalidOptionError
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 """At least two characters: `C:/data` has a drive. One slash is enough: pathlib merges two into one."""
 _CATALOG_NAME: Final = re.compile(r"[^\W\d][\w{}]*(?:\.[\w{}]+){2}|\{\w+\}\.\{\w+\}|[^\W\d]\w*\.\{\w+\}")
-"""`main.cdc.changes`, `lake.{schema}.{table}`, and two parts where one is a placeholder."""
+"""Matches `main.cdc.changes`, `lake.{schema}.{table}`, and names of two parts of which one is a placeholder."""
 
 
 def find_path_problem(text: str, *, is_table: bool = False) -> tuple[str, str] | None:

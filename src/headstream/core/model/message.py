@@ -13,7 +13,7 @@ from headstream.errors import InvalidInputError
 MAX_REASON_BYTES: Final = 1000
 MAX_AUTHOR_BYTES: Final = 255
 MAX_STATE_OFFSETS: Final = 10_000
-"""Limits of one change of states: a reason of a sentence or two, a name, and as many messages as one request can sync quickly."""
+"""Limits of one change of states: bytes of the reason and of the author's name, and messages, which are synced together."""
 _MAX_ID: Final = (1 << 128) - 1
 
 
@@ -35,7 +35,7 @@ class MessageState(enum.IntEnum):
             return None
         unknown = int.__new__(cls, value)
         unknown._name_, unknown._value_ = f"unknown({value})", value
-        # Cached, as enum.Flag does with its pseudo-members: the same code is the same object.
+        # Cached like the pseudo-members of enum.Flag, so that the same code is the same object.
         return cls._value2member_map_.setdefault(value, unknown)  # type: ignore[return-value]
 
 
@@ -156,7 +156,7 @@ class ReceivedMessage(Message):
 
     @property
     def attempt(self) -> int:
-        """Number of this attempt, from 1. It is always 1 for a consumer without `on_error`, and in copies of the message."""
+        """Number of this attempt, from 1. Always 1 for a consumer without `on_error`, and in copies of the message."""
         try:
             return self._attempt
         except AttributeError:

@@ -47,7 +47,7 @@ class OffsetRanges:
             return
         low = bisect_left(self._ends, from_offset)
         high = bisect_right(self._begins, until_offset)
-        if low < high:  # it touches these ranges, and joins them
+        if low < high:  # the range touches these ranges and is merged with them
             from_offset = min(from_offset, self._begins[low])
             until_offset = max(until_offset, self._ends[high - 1])
         self._begins[low:high] = array("Q", [from_offset])

@@ -73,7 +73,7 @@ class PollingStrategy:
         """Parse a number (an offset), `first`, `last` or `next`.
 
         Raises:
-            InvalidInputError: it is neither.
+            InvalidInputError: the value is not a number, `first`, `last` or `next`.
         """
         if isinstance(spec, int):
             return cls.offset(spec)
@@ -103,7 +103,7 @@ class OffsetOwner:
         check_name(self.name, self.kind.name.lower())
 
     def __hash__(self) -> int:
-        return hash(self.name)  # which a str caches: each commit looks up its consumer
+        return hash(self.name)  # a str caches its hash, and each commit looks up a consumer
 
     @classmethod
     @lru_cache(maxsize=1024)
@@ -146,7 +146,7 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCounts:
-    """Counts of the segments that a filter reads, and of those that it skips by their times and header summaries."""
+    """Counts of the segments that a filter reads, and of the segments that it skips by times and header summaries."""
 
     segments_count: int
     skipped_count: int

@@ -1,12 +1,11 @@
 """Numbered batches. A log recognizes a repeated batch by its number, so any send can be retried.
 
 A producer has a unique id and an epoch. A producer numbers its messages in each partition: a batch carries the sequence of its
-first
-message, and the next batch continues the sequence. If a producer abandons a batch whose outcome is unknown, it ends the epoch:
-batches of that epoch still in flight are rejected, and the next epoch begins at sequence 0.
+first message, and the next batch continues the sequence. If a producer abandons a batch whose outcome is unknown, the
+producer ends the epoch: batches of that epoch still in flight are rejected, and the next epoch begins at sequence 0.
 
 The fields and their ranges are as in Kafka's InitProducerId and Produce: ids are positive signed 64-bit numbers, epochs
-signed 16-bit, sequences signed 32-bit. After the greatest sequence, sequences restart at 0.
+signed 16-bit, sequences signed 32-bit. The sequence after the greatest sequence is 0.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
     hs.null          bool      binary, JSON: next or first  true: the payload is null, not empty
     hs.timestamp     int64     anywhere                    a time set by the sender
     hs.id            raw       KIP-82: at the beginning    the message's id, 16 little-endian bytes; in Kafka a UUID as text
-    hs.state         int16     KIP-82: next                its state, unless available; in Kafka its name
+    hs.state         int16     KIP-82: next                the message's state, unless available; in Kafka the state's name
     hs.appended      int64     KIP-82, Kafka: next         time of the append, where milliseconds lose precision
-    hs.checksum      int64     KIP-82, Kafka: next         its checksum, if it does not match its payload
+    hs.checksum      int64     KIP-82, Kafka: next         the message's checksum, if the payload does not match the checksum
     hs.kinds         raw       Kafka: the last            the kinds of the other headers (core/codec/kafka/kinds.py)
     hs.compression   string    anywhere                    how the payload is compressed (interceptors/compression.py)
     hs.encryption    string    anywhere                    how the payload is encrypted (interceptors/encryption.py)

@@ -30,7 +30,7 @@ class Limits(enum.StrEnum):
 
 
 class Fsync(enum.StrEnum):
-    """When messages are synced to the disk. This determines which acknowledged messages a power failure can destroy.
+    """When messages are synced to the disk. The policy determines which acknowledged messages a power failure can destroy.
 
     A crash of the process loses no acknowledged message under any policy.
     `always`: before the acknowledgement, so nothing is lost; concurrent senders share one sync.
@@ -68,8 +68,8 @@ def split_header_names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if len(names) > _MAX_SUMMARY_HEADERS or len(set(names)) < len(names):
         raise InvalidOptionError(
-            f"summary_headers has {len(names)} names, of which {len(set(names))} are different",
-            advice=f"Specify at most {_MAX_SUMMARY_HEADERS} different names",
+            f"summary_headers has {len(names)} names, of which {len(set(names))} are distinct",
+            advice=f"Specify at most {_MAX_SUMMARY_HEADERS} distinct names",
         )
     for name in names:
         if not 1 <= len(name.encode("utf-8", "surrogatepass")) <= _MAX_HEADER_NAME_BYTES or not name.isprintable():
@@ -81,17 +81,17 @@ def split_header_names(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """Retention, compaction and deduplication of a topic. They can be changed while the topic is in use.
+    """Retention, compaction and deduplication of a topic. The options can be changed while the topic is in use.
 
     Args:
         retention_us: Messages older than this can be dropped, microseconds, 1 or more; None retains messages of any age.
         retention_bytes: Size above which the oldest messages can be dropped, bytes, 1 or more; None sets no limit.
         compaction_delay_us: Compaction retains the last message of each key. A null payload deletes its key, and is itself
             removed after this time, microseconds, 0 or more. None disables compaction.
-        deduplication_count: A message is dropped if its id is among the newest ids of its partition; this is their number, 1 to
-            10,000,000. None disables deduplication.
+        deduplication_count: Number of newest ids per partition, 1 to 10,000,000; a message with one of these ids is dropped. None
+            disables deduplication.
         summary_headers: Names of at most 8 headers, separated by commas, whose values are summarized for each closed segment, so
-            that a filter can skip segments that do not contain its values. None disables summaries.
+            that filters can skip segments without matching values. None disables summaries.
         deletion_grace_us: Messages marked for deletion are removed from the disk within this time, microseconds, 0 or more, and
             can be restored until they are removed. None keeps them.
         legal_hold: Whether to keep all messages: retention, compaction, marks, erasure, purge and deletion remove nothing.
@@ -114,7 +114,7 @@ class TopicOptions:
     def __post_init__(self) -> None:
         if self.legal_hold not in (None, 0, 1):
             raise InvalidOptionError(f"legal_hold must be True or False, not {self.legal_hold}")
-        object.__setattr__(self, "legal_hold", bool(self.legal_hold))  # options travel as numbers
+        object.__setattr__(self, "legal_hold", bool(self.legal_hold))  # options are sent as numbers
         if self.summary_headers is not None:
             if not isinstance(self.summary_headers, str):
                 raise InvalidOptionError("summary_headers must be a string", advice="Use header names, such as tenant,user_id")
@@ -150,7 +150,7 @@ def check_dead_letter_options(name: str, options: TopicOptions) -> None:
     if options.inspects_messages:
         what = "compacts" if options.compaction_delay_us is not None else "deduplicates"
         raise InvalidOptionError(
-            f"the dead-letter topic {name!r} {what}, which would drop dead letters",
+            f"the dead-letter topic {name!r} {what} messages, and would drop dead letters",
             advice="Use another topic, or disable the option",
         )
 
@@ -309,7 +309,7 @@ def check_added_partitions(topic: object, have: int, count: int) -> None:
     """Check a number of partitions to add; InvalidOptionError if it is 0, or if the topic would have too many partitions."""
     most = MAX_PARTITIONS - have
     if not 1 <= count <= most:
-        raise InvalidOptionError(f"cannot add {count} partitions to {have}", where=str(topic), advice=f"Add between 1 and {most}")
+        raise InvalidOptionError(f"cannot add {count} to {have} partitions", where=str(topic), advice=f"Add between 1 and {most}")
 
 
 def check_deleted_partitions(topic: object, have: int, count: int, *, least: int = 1) -> None:

@@ -3,8 +3,8 @@
 A parameter in braces is the JSON name of a field of the command. Fields that are not in the path are sent in the query (GET and
 DELETE) or as JSON in the body (POST and PUT).
 
-Codes from 10000 are Headstream's own. They are available over TCP to clients that logged in with the context "headstream", and
-over HTTP to all clients.
+Codes from 10000 are Headstream's own. These commands are available over TCP to clients that logged in with the context
+"headstream", and over HTTP to all clients.
 """
 
 from __future__ import annotations

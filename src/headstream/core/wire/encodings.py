@@ -51,7 +51,7 @@ _UNANSWERED: Final = frozenset({SendMessages, Ping, StoreOffset})
 """Frequent commands whose reply is only a status."""
 
 _AT_DECODING: Final = {Status.INVALID_HEADER_KEY, Status.INVALID_HEADER_VALUE, Status.EMPTY_MESSAGE_PAYLOAD}
-"""Clients receive it as status 3 for a send, whose decoder reports it in Iggy's server; over HTTP it has a name."""
+"""Faults of a send that Iggy's server finds while decoding: TCP clients receive status 3, HTTP clients the fault's status."""
 
 
 class ClassicEncoding(Encoding):

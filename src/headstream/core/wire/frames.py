@@ -33,11 +33,11 @@ from headstream.errors import DecodeError
 
 MAX_FRAME_BYTES: Final = 65 << 20
 """The largest valid send has 10,000,000 bytes of payloads and 100,000 of header values, and 24 bytes per message; an atomic
-append has up to 64 MiB of messages, and names around them."""
+append has up to 64 MiB of messages, plus names."""
 
 _MIN_BUFFER_BYTES: Final = 64 << 10
 _STEP_BYTES: Final = 1 << 20
-"""Number of bytes that a frame gets initially; growing in smaller steps would cost copies and new memory pages."""
+"""Number of bytes that a frame gets initially; smaller steps would cause copies and new memory pages."""
 _MOST_RESERVED_BYTES: Final = MAX_FRAME_BYTES
 """Maximum size of the part of a frame for which a buffer is allocated before the bytes arrive."""
 _SHRINK_FACTOR: Final = 2
@@ -71,7 +71,7 @@ class FrameBufferPool:
 
     def take(self, size: int) -> bytearray:
         """Return a buffer of at least `size` bytes: the smallest free buffer if it is not much larger, otherwise a new buffer."""
-        if size >= _MIN_BUFFER_BYTES:  # a smaller request can hold its buffer for long
+        if size >= _MIN_BUFFER_BYTES:  # a smaller request can hold its buffer for a long time
             at = bisect_left(self._free, size, key=len)
             if at < len(self._free) and len(self._free[at]) <= _SHRINK_FACTOR * size:
                 buffer = self._free.pop(at)

@@ -7,7 +7,7 @@
     numbered  stream | topic | partition u32 | producer u64 | epoch u32 | sequence u32 | messages
     appended  offset u64 | time u64 | count u32 | is_repeat u32
 
-In protocol 0.11 also a send, beginning after the topic's name, and the reply to a send:
+Protocol 0.11 also has a send, shown from the end of the topic's name on, and the reply to a send:
 
     send      kind u8 | length u8 | partition u32 | count u32 | batch
     sent      count u32 | stream u32 | topic u32 | partition u32 | offset u64

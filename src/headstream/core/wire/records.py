@@ -122,7 +122,7 @@ class _Maybe(RecordShape):
 
 
 class Records(Shape):
-    """Consecutive records of a class, up to the end of the bytes or as many as a preceding u32 says."""
+    """Consecutive records of a class, up to the end of the bytes or with their number in a preceding u32."""
 
     def __init__(self, kind: type[Record], *, is_counted: bool = False) -> None:
         self.kind = kind

@@ -2,8 +2,8 @@
 
 Both mappings are total. Existing clients create errors only from the number, so the body of an error response is empty for them.
 For clients that logged in with the context "headstream" the body is JSON: {"kind": ..., "what": ..., "where": ..., "advice":
-...}. The kind is the class of the error, and an error about unreadable messages also has their partition and offsets. Over HTTP
-this object is the member "error", in addition to the members that every client reads.
+...}. The kind is the class of the error, and an error about unreadable messages also has the messages' partition and offsets.
+Over HTTP this object is the member "error", in addition to the members that every client reads.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ _NEAREST_STATUS: Final = {
     Status.PARTITION_CLOSED: Status.CANNOT_APPEND_MESSAGE,
     Status.CORRUPT_MESSAGES: Status.CANNOT_READ_MESSAGE,
     Status.CONSUMERS_LIMIT: Status.CANNOT_CREATE_CONSUMER_OFFSETS_DIRECTORY,
-    Status.SERVER_BUSY: Status.DISCONNECTED,  # they reconnect, and retry the command once
+    Status.SERVER_BUSY: Status.DISCONNECTED,  # clients reconnect, and retry the command once
 }
 """Headstream's statuses -> the nearest status of existing clients; `error` if there is none."""
 

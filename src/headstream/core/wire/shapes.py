@@ -21,7 +21,7 @@ from headstream.core.codec.buffer import BytesLike, Reader, Writer
 from headstream.core.model.quantities import SIZE_UNITS, parse_size_bytes
 from headstream.errors import DecodeError, InvalidInputError
 
-# Sizes in JSON: texts with a unit, as in "1.5 KB".
+# Sizes in JSON: strings with a unit, such as "1.5 KB".
 #
 # The unit is the largest of EiB, EB, PiB, PB, ... KiB, KB in which the size is at least 1 and needs at most three decimals,
 # else B.

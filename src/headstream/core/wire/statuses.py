@@ -256,7 +256,7 @@ def name_of_status(status: int) -> str:
 def http_status(status: int) -> int:
     """Return the HTTP status code for a status.
 
-    For a missing stream or topic it is 400 if the request has a name (1010, 2011), as clients expect, and 404 if it has an id.
+    For a missing stream or topic, it is 400 if the request has a name (1010, 2011), as clients expect, and 404 if it has an id.
     """
     if status in _NOT_FOUND:
         return 404

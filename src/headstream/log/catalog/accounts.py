@@ -144,7 +144,7 @@ def forget_expired(catalog: Catalog, now_us: int) -> None:
         catalog.select(f"SELECT 1 FROM {table} WHERE expires_us <= ? LIMIT 1", now_us, since=_SINCE)
         for table in ("tokens", "revoked")
     ):
-        return  # saves a transaction with its sync
+        return  # saves a transaction and its sync
     with catalog.transaction(()):
         for table in ("tokens", "revoked"):
             catalog.change(f"DELETE FROM {table} WHERE expires_us <= ?", now_us)

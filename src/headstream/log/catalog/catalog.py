@@ -142,7 +142,7 @@ class Catalog:
 
     def _with_topics(self, streams: Iterable[StreamRecord], which: str) -> Snapshot:
         """Return streams with their topics and the selected partitions; by default all partitions."""
-        version = self._version()  # a writer can have migrated it since this reader opened it
+        version = self._version()  # a writer may have migrated the database since this reader opened it
         partitions: dict[int, list[int]] = {}
         query = f"SELECT topic, created_us FROM partitions {which and 'WHERE topic ' + which} ORDER BY topic, number"
         for topic, created in self._connection.execute(query):
@@ -198,7 +198,7 @@ class Catalog:
         """
         with self._lock, translated(self._where):
             known = self.known
-            self.transactions += 1  # before anybody can see the changes: who finds them finds another number
+            self.transactions += 1  # before the changes are visible: a reader of the changes also reads another number
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -209,7 +209,7 @@ class Catalog:
                 raise
             else:
                 now = None
-                try:  # a send looks meanwhile, and finds what was known before
+                try:  # a concurrent send uses the previous snapshot
                     if known is not None:
                         now = self._read() if touched is None else self._refresh(known, touched)
                 finally:
@@ -258,7 +258,7 @@ class Catalog:
         self._connection.execute("DELETE FROM topics WHERE number = ?", (number,))
 
     def renumber_topic(self, number: int, created_us: int) -> int:
-        """Assign a new number to a topic, delete its states, and set new created_us of its partitions; return the number."""
+        """Assign a new number to a topic, delete its states, and set a new created_us for its partitions; return the number."""
         run = self._connection.execute
         run("PRAGMA defer_foreign_keys = ON")
         run("UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'topics'")
@@ -308,11 +308,11 @@ class Catalog:
         self._connection.execute(statement, parameters)
 
     def change_each(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run a statement on such a table once per row of parameters."""
+        """Run a statement on a table that another module maintains, once per row of parameters."""
         self._connection.executemany(statement, rows)
 
     def select(self, query: str, *parameters: Any, since: int) -> list[Any]:
-        """Return rows of such a table, including uncommitted rows; empty if the database is older than version `since`."""
+        """Return rows of another module's table, including uncommitted rows; none if the database version is below `since`."""
         with self._lock, translated(self._where):
             return [] if self._version() < since else self._connection.execute(query, parameters).fetchall()
 

@@ -39,7 +39,7 @@ def connect(path: str | None, *, is_writer: bool) -> sqlite3.Connection:
     if path is None:
         return _open(":memory:", uri=False)
     if is_writer:
-        with suppress(OSError):  # SQLite raises a clearer error; its other files get the mode of this one
+        with suppress(OSError):  # SQLite raises a clearer error; its other files get the mode of this file
             os.close(open_private(path))
         return _open(path, uri=False)
     address = f"file:{quote(path)}?mode=ro"

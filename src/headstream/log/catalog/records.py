@@ -70,4 +70,4 @@ class StreamRecord:
 
 
 Snapshot = Mapping[str, StreamRecord]
-"""All streams by name, in the order of their ids, at one moment."""
+"""All streams by name, in the order of their ids, at one point in time."""

@@ -69,7 +69,7 @@ CREATE INDEX IF NOT EXISTS marked_states ON states (topic, partition, changed_us
 """
 """Messages marked for deletion (model.message.MessageState), by the time of the mark."""
 _GRACE_BEFORE: Final = "CASE WHEN compaction_delay_us IS NULL THEN NULL ELSE 0 END"
-"""Before version 9 only a compaction removed marked messages, at once: topics keep what they were created with."""
+"""Before version 9, only a compaction removed marked messages, immediately; older topics keep this behaviour."""
 SCHEMA: Final = f"""
 PRAGMA journal_mode = WAL;
 BEGIN IMMEDIATE;

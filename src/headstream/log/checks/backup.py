@@ -1,6 +1,6 @@
 """Backup: copies a log without a lock, even while another process writes to it.
 
-    offsets                  of consumers: before the ends are read, so that no offset is beyond an end
+    offsets                  consumer offsets, before the ends are read, so that no offset is beyond an end
     ends, staged, catalog    repeated until no staged commit began or ended between ends and catalog, and the staged files of
                              each pending commit are in the copy
     partition by partition   up to the partition's end, oldest segment first: index, then .log, which has at least the indexed
@@ -136,7 +136,7 @@ class Backup:
             catalog.close()
         copied = {topic.number: topic.partitions_created_us for topic in topics}
         if not _are_the_same(copied, self._partitions(f"{self._root}/{CATALOG_NAME}")):
-            raise _ChangedError  # a partition was deleted, perhaps recreated: offsets and messages would be of different ones
+            raise _ChangedError  # a partition was deleted or recreated: offsets and messages would not match
         return size_bytes
 
     # -- catalog, staged commits, states --------------------------------------------------------------------
@@ -317,16 +317,16 @@ class Backup:
             if names is None:
                 raise _ChangedError
             bases = base_offsets(names)
-            # Include one that begins at the end: the seal before it names it. Include at least one: if all that begin before
-            # the end were dropped meanwhile, the oldest one has the next offset.
+            # Include a segment that begins at the end: the previous seal names it. Include at least one segment: if all segments
+            # before the end were dropped meanwhile, the oldest segment has the next offset.
             wanted = [base for base in bases if base <= end_offset] or ([] if sizes else bases[:1])
             newest = max(sizes, default=-1)
             if sizes and newest not in bases:
-                raise _ChangedError  # it was the newest, was not at its end, and was merged with another meanwhile
+                raise _ChangedError  # the newest segment was merged with another segment meanwhile
             if not wanted or wanted[-1] <= newest:
                 return sum(sizes.values())
             for base in wanted:
-                if base >= newest:  # copy it again: it was not yet closed
+                if base >= newest:  # copy the newest segment again: it was not yet closed
                     sizes[base], until_offset = self._copy_segment(directory, target, base, end_offset)
                     end_offset = max(end_offset, until_offset)
 

@@ -2,7 +2,7 @@
 
     index head       its checksum, version, base offset
     index entries    the checksum of each entry; each starts where the previous ends, in bytes and offsets; times never decrease
-    compacted        the same, but offsets can be missing between entries and after the last entry
+    compacted        like index entries, but offsets can be missing between entries and after the last entry
     messages         each send's CRC-32C, count, offsets, time; each payload's CRC-32; each state is known
     segments         each starts where the previous segment ends
 

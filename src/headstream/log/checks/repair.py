@@ -63,7 +63,7 @@ def _repair_partition(partition: PartitionDirectory, files: Files, accept_loss: 
         return []
     files.make_directory(partition.directory)
     files.sync_directory(topic)
-    if committed:  # no consumer's position is beyond the end, and no offset is given to two messages that one has seen
+    if committed:  # no committed offset is beyond the end, and no offset that a consumer has read is assigned again
         begin_segment(partition.directory, committed, files)
     what = f"the partition's directory was missing: the messages are lost, and the new partition begins at offset {committed}"
     return [Action(partition.directory, what)]
@@ -84,7 +84,7 @@ def repair_partition(directory: str, files: Files, committed: int = 0) -> list[A
     for number, base in enumerate(bases):
         if segment_path(directory, base, INDEX_SUFFIX) in damaged:
             next_base = bases[number + 1] if number + 1 < len(bases) else None
-            if len(generations.get(base, ())) == 1:  # of two, only the index names the valid one
+            if len(generations.get(base, ())) == 1:  # of two .log files, only the index names the valid file
                 actions += IndexRebuild(directory, base, next_base, files, generations[base][0]).run()
     newest = segment_path(directory, bases[-1], INDEX_SUFFIX) if bases else ""
     actions += _begin_behind_missing(directory, bases[-1], committed, files) if bases else []

@@ -1,6 +1,6 @@
 """Checks the files of one segment against each other; findings name the damaged send.
 
-A compiled kernel skips undamaged sends; all other sends are checked singly.
+A compiled kernel skips undamaged sends; all other sends are checked individually.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from headstream.log.system.findings import FindingKind, LogFinding
 # A segment's end, checked: its index against its seal, and the seal against the next segment.
 
 REBUILD: Final = "Run headstream verify --repair, which rebuilds the index if the messages prove every entry"
-MERGED: Final = "the next segment has been merged into this segment, but is not removed yet"
+MERGED: Final = "the next segment has been merged into this segment, but has not been removed yet"
 _RESTORE_SEGMENTS: Final = "Restore the missing segments' files from a copy; all other messages are readable"
 _RESTORE_NEWEST: Final = (
     "Restore the files from a copy; otherwise headstream verify --repair creates a segment after all committed offsets"
@@ -58,7 +58,7 @@ def verify_seal(
         return
     begin = seal.until_offset
     if next_base is None:
-        # A segment can have been begun since the names were listed, and be merged into another by now.
+        # A segment may have been started after the names were listed, and merged into another segment since.
         if not any(base >= begin for base in base_offsets(files.list_names(directory) or [])):
             what = f"the two files of the newest segment, from offset {begin}, are missing"
             yield LogFinding(FindingKind.GAP, path, what, _RESTORE_NEWEST, from_offset=begin)
@@ -73,7 +73,7 @@ _ENTRIES_AT_ONCE: Final = 2048
 _BYTES_AT_ONCE: Final = 4 << 20
 _POSITION_AND_SIZE: Final = struct.Struct("<II")
 _TAIL_BYTES: Final = 80 << 20
-"""More than the greatest send takes when it is stored."""
+"""More than the size of the largest stored send."""
 _STATES: Final = frozenset(state.value for state in MessageState)
 _LENGTH: Final = struct.Struct("<I")
 
@@ -360,7 +360,7 @@ class SegmentCheck:
         found = scan(rest)
         if self._next_base is None and found.count and found.first_offset == self._offset:
             first_us = found.first_timestamp_us
-            if find_timestamp(rest[: found.end], first_us + 1) < found.end:  # two times are two sends
+            if find_timestamp(rest[: found.end], first_us + 1) < found.end:  # messages with two times belong to two sends
                 return self._finding(
                     FindingKind.INDEX_SHORT,
                     self._index_path,

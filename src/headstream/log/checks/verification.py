@@ -36,7 +36,7 @@ from headstream.log.system.files import Files
 from headstream.log.system.findings import QUARANTINE_MARK, FindingKind, LogFinding
 
 _UNREADABLE: Final = (CorruptLogError, InvalidInputError, ValueError, KeyError)
-"""Raised by a catalog that is sound for SQLite but has invalid names or numbers."""
+"""Errors that reading a catalog raises if SQLite finds no fault but names or numbers are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Verification:
             self._marker_error = error
         if self._marker is None and self._marker_error is None:
             raise NotALogError(
-                "there is no log", where=root, advice="Specify the directory that holds headstream.json, or its file:// URL"
+                "there is no log", where=root, advice="Specify the directory that contains headstream.json, or its URL"
             )
 
     def run(self, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[LogFinding]:
@@ -194,7 +194,7 @@ class Verification:
         return LogFinding(FindingKind.OFFSETS, path, what, advice, topic, is_damage=not is_empty)
 
     def _check_committed(self, topic: TopicRecord, number: int, consumer: OffsetOwner, committed: int) -> Iterator[LogFinding]:
-        """Yield committed offsets beyond the partition's end, which show that messages are lost that the consumer has read."""
+        """Yield committed offsets beyond the partition's end, which show that messages that the consumer has read are lost."""
         directory = f"{self._topic_directory(topic)}/{number}"
         with suppress(CorruptLogError, StorageError, PartitionNotFoundError):
             with PartitionFollower(directory, self._files) as follower:
@@ -220,7 +220,7 @@ class Verification:
                         FindingKind.DIRECTORY_UNKNOWN,
                         path,
                         "a topic's directory that is not in the catalog: left by an interrupted deletion or creation",
-                        "Remove it when no longer needed",
+                        "Remove the directory when it is no longer needed",
                         is_damage=False,
                     )
 

@@ -1,6 +1,6 @@
 """GroupLock: the lock of the process that reads for a consumer group; other processes wait.
 
-ROOT/groups/<stream>-<topic>-<32 hexadecimal digits of the group's name's hash>.lock contains the process id of the holder.
+ROOT/groups/<stream>-<topic>-<32 hexadecimal digits of the name's hash>.lock contains the process id of the holder.
 Releasing the lock removes the file, because clients can use many group names and each file takes a disk block.
 """
 
@@ -16,7 +16,7 @@ from headstream.log.system.access import make_private_directory
 from headstream.log.system.file_lock import FileLock
 
 _ATTEMPTS: Final = 100
-"""A file can be removed by its holder between being opened and being locked here: then there is another one, or none."""
+"""Maximum number of attempts, because the holder can remove the file after it is opened here and before it is locked."""
 
 
 class GroupLock(FileLock):
@@ -59,7 +59,7 @@ class GroupLock(FileLock):
     def release(self) -> None:
         """Release the lock and remove its file; a second call does nothing."""
         if self.is_held:
-            with suppress(OSError):  # the file is of no use; the lock is released in any case
+            with suppress(OSError):  # a remaining file is harmless; the lock is released in any case
                 os.unlink(self._path)  # noqa: PTH108
         super().release()
 

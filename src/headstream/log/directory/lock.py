@@ -2,7 +2,7 @@
 
 The lock is a FileLock. The file contains the writer's process id, for the error in other processes. A process that holds the lock
 briefly (for example, to append one commit) adds `briefly`, and other processes wait for the release. Forked children do not hold
-it.
+the lock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headstream.log.segments.files import storage_error
 from headstream.log.system.file_lock import FileLock
 
 _BRIEF_WAIT_S: Final = 10.0
-"""Wait for the release by a short holder, seconds."""
+"""Maximum wait for a process that holds the lock briefly, seconds."""
 _BRIEF_CHECK_S: Final = 0.002
 
 

@@ -1,7 +1,7 @@
 """Waiters: wakes callers that wait for messages in partitions.
 
-append, drop -> Waiters.notify(directory) -> each Waiter for the partition -> reads the files DirectoryWatcher (watcher.py), for
-    appends of other processes -> Waiters.notify(directory)
+    append, drop -> Waiters.notify(directory) -> each Waiter for the partition -> reads the files
+    DirectoryWatcher (watcher.py), for appends of other processes -> Waiters.notify(directory)
 
 A partition is identified by its directory. A notification is a hint: the waiter always checks the files.
 """
@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
 _NOTIFIED_CHECK_S: Final = 1.0
-"""Polling interval of waiters that are notified: a file system that another machine writes to notifies of nothing."""
+"""Polling interval of waiters that are notified, because a file system does not notify of another machine's writes."""
 
 _FIRST_CHECK_S: Final = 0.001
 _LAST_CHECK_S: Final = 0.02
@@ -41,7 +41,7 @@ class Waiter:
 
     def notify(self, directory: str) -> None:
         """Record a possible change in a directory, and wake the caller."""
-        self._notified.add(directory)  # first: the woken waiter takes all of them
+        self._notified.add(directory)  # before the wake-up: the waiter then takes all directories
         if self._called.empty():
             self._called.put(None)
 
@@ -102,7 +102,7 @@ class Waiters:
 
         Args:
             is_there: The condition, called with the directories that possibly changed; reads the files.
-            watch: Called with directories before each check of the condition; returns whether their appends notify.
+            watch: Called with directories before each check of the condition; returns whether appends in all of them notify.
         """
         until = monotonic() + timeout_s
         check_s = _FIRST_CHECK_S

@@ -3,7 +3,7 @@
     the writer's pwrite of an index -> inotify -> one thread per log -> Waiters.notify(directory)
 
 A directory is watched from the first wait for its messages until a message arrives when no caller waits. A consumer that lags,
-and therefore never waits, causes no cost in the writer or in this process.
+and therefore never waits, causes no cost for the writer or for this process.
 
 If inotify is not available (other operating system, the user's limit or the maximum number of directories reached), watch()
 returns False and the caller polls the files. On a network file system, inotify reports neither events nor errors, so every waiter
@@ -127,6 +127,6 @@ class DirectoryWatcher:
         if stop is not None:
             os.close(stop)
         thread = self._thread
-        # Ctrl-C can interrupt the thread's start: then it is not alive, and there is nothing to join.
+        # Ctrl-C can interrupt the thread's start: then the thread is not alive and cannot be joined.
         if thread is not None and thread is not threading.current_thread() and thread.is_alive():
             thread.join()

@@ -59,7 +59,7 @@ def list_closed(directory: str, files: Files) -> list[Closed]:
                 index.close()
         elif base in unindexed:
             found.append(Closed(base, next_base, unindexed[base], False, 0, 0, 0, "the segment's index is missing"))
-        # else it was dropped at this moment
+        # otherwise the segment has just been dropped
     return found
 
 
@@ -70,7 +70,7 @@ def _inspect(directory: str, index: IndexReader, next_base: int, files: Files) -
     first_us = 0 if first is None else first.timestamp_us
     data_bytes = _data_bytes(directory, index, files)
     fault = find_verified_end(index, lambda: data_bytes, next_base)[1]
-    if not fault and data_bytes < size_bytes:  # more bytes are of a write that failed before the next segment was begun
+    if not fault and data_bytes < size_bytes:  # further bytes are from a write that failed before the next segment was started
         fault = f"the .log file has {data_bytes} bytes, but the index lists {size_bytes}"
     if not fault and index.is_compacted and _overlaps(index, next_base):
         fault = f"the segment overlaps the next segment, which begins at {next_base}"
@@ -121,7 +121,7 @@ def finish_pass(directory: str, files: Files) -> None:
         finally:
             index.close()
         if is_covered:
-            drop_segment(directory, base, index.generation, files)  # it has been copied to an older one
+            drop_segment(directory, base, index.generation, files)  # it has been copied to an older segment
         elif is_whole:
             generations[base] = index.generation
             if index.seal is not None and index.is_compacted:
@@ -129,7 +129,7 @@ def finish_pass(directory: str, files: Files) -> None:
     for base, generation in logs:
         if base in generations and generation != generations[base]:
             if generation < generations[base]:
-                remove_side_files(directory, base, files)  # they can describe the messages before the pass
+                remove_side_files(directory, base, files)  # the side files can describe the messages from before the pass
             files.remove(segment_path(directory, base, log_suffix(generation)))
 
 

@@ -16,7 +16,7 @@ from headstream.log.segments.files import ReadFiles
 from headstream.log.segments.follower import PartitionFollower
 
 REREAD_BYTES: Final = 1 << 30
-"""The newest messages, by whole segments, read at the first append: a second if cached."""
+"""Number of bytes of newest messages, in whole segments, that the first append reads, in a second if they are cached."""
 
 
 class RecentIds:

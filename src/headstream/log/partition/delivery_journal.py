@@ -1,4 +1,4 @@
-"""DeliveryJournal: the file with a group's unfinished messages in one partition, beside its committed offsets.
+"""DeliveryJournal: the file with a group's unfinished messages in one partition, next to the group's committed offsets.
 
 DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>-<partition>.deliveries
 
@@ -61,7 +61,7 @@ _ENDED: Final = 9
 _TRIED: Final = 10
 _GIVEN_UP: Final = 11
 _REWRITE_BYTES: Final = 256 << 10
-"""A file is replaced when it is this much longer than its first record, and twice as long: 10,000 commits of 24 bytes."""
+"""A file is replaced when the records after the first record exceed this size (10,000 commits) and the size of that record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class DeliveryJournal:
             if is_writer:
                 self.forget()
             else:
-                self._end = -1  # the writer reads the file, and finds the rewind too
+                self._end = -1  # the writer reads the file and finds the rewind too
         return self.state
 
     def forget(self) -> None:
@@ -130,7 +130,7 @@ class DeliveryJournal:
         self._end = self._first_end = 0
         self._is_old = content[: len(self._head)] in self._old_heads
         if not self._is_old and content[: len(self._head)] != self._head:
-            return  # of a partition before a purge, or an unfinished first write
+            return  # from before a purge of the partition, or an unfinished first write
         at = _HEAD_BYTES
         while at + 8 <= len(content):
             size, check = struct.unpack_from("<II", content, at)
@@ -161,7 +161,7 @@ class DeliveryJournal:
         is_long = self._end - self._first_end > max(_REWRITE_BYTES, self._first_end - _HEAD_BYTES)
         if self._end <= 0 or self._is_old or is_long:
             content = self._head + _record(_encode(state, _everything(state)), _HEAD_BYTES)
-            self._files.replace(self._path, content)  # durably: it can hold where a copy goes
+            self._files.replace(self._path, content)  # durably: it can contain the position of a dead letter
             self._end = self._first_end = len(content)
             self._is_old = False
             return
@@ -169,7 +169,7 @@ class DeliveryJournal:
         file = self._files.open_write(self._path)
         try:
             file.write_at(record, self._end)
-            if file.size_bytes() > self._end + len(record):  # behind an interrupted write
+            if file.size_bytes() > self._end + len(record):  # bytes of an interrupted write
                 file.truncate(self._end + len(record))
             if durably:
                 file.sync()
@@ -342,7 +342,7 @@ def _apply(state: DeliveryState, reader: Reader) -> None:
 
 
 def _apply_of_lease(state: DeliveryState, kind: int, token: int, first: int, second: int) -> None:
-    if token not in state.leases:  # it ended long ago
+    if token not in state.leases:  # the lease ended long ago
         return
     if kind == _SETTLED:
         state.finish_leased(token, first, second)

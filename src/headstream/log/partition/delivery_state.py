@@ -1,7 +1,7 @@
 """DeliveryState: a group's unfinished messages in one partition, and the effect of steps. No I/O; time is an argument.
 
-A message before `begun_until` is done, or belongs to one of `pending`, `expired`, `deferred`, `failing` and the offsets of a
-lease. A leased or deferred message that has failed before is also in `failing`.
+A message before `begun_until` is done, unless it is in `pending`, `expired`, `deferred`, `failing` or the offsets of a lease. A
+leased or deferred message that has failed before is also in `failing`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.errors import LimitError
 
 MAX_GIVEN_UP: Final = 100
-"""Messages that were given up whose histories are kept: the newest ones. All are in the dead letter."""
+"""Maximum number of dead-lettered messages whose histories are kept, the newest. Their copies are in the dead-letter topic."""
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class DeliveryState:
         return sum(map(len, self._waiting)) + len(self.leased)
 
     def apply_committed(self, committed: int, committed_us: int) -> bool:
-        """Apply the committed offset: earlier messages are done. Return whether it was set back, which restarts the group."""
+        """Mark messages before the committed offset as done; return whether the offset was set back, which restarts the group."""
         is_rewound = committed < self.base and committed_us > self.stored_us
         if is_rewound:
             self.begin(committed)
@@ -193,7 +193,7 @@ class DeliveryState:
             ranges.remove(from_offset, until_offset)
         for offset in self.failing_within(from_offset, until_offset):
             del self.failing[offset]
-        if self.leased.within(from_offset, until_offset):  # a consumer that does not lease has taken the group over
+        if self.leased.within(from_offset, until_offset):  # a consumer that does not lease has taken over the group
             self.leased.remove(from_offset, until_offset)
             for lease in self.leases.values():
                 lease.offsets.remove(from_offset, until_offset)

@@ -97,7 +97,7 @@ class IndexRebuild:
             if self._next_base is not None and proven.offset != self._next_base and not is_short:
                 return []
             seal = self._seal(before, proven)
-            known = decode_header(before)  # without it a compaction reads the keys again
+            known = decode_header(before)  # without the seal, a compaction reads the keys again
             is_by_key = known is not None and known.is_by_key
             header = encode_header(self._base, self._generation or None, is_sealed=seal is not None, is_by_key=is_by_key)
             index = header + b"".join(proven.rows) + (b"" if seal is None else encode_seal(seal, self._base))

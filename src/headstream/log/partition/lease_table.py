@@ -4,7 +4,7 @@
     steady_us   microseconds of a monotonic clock: determines the end of leases and delays while the process runs
 
 A lease that is read from a file lasts until its stored end, and at most for its full duration. A message whose lease has ended is
-leased singly the next time, so that no other message is affected if the worker crashes again.
+leased individually the next time, so that no other message is affected if the worker crashes again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.log.partition.delivery_journal import Touched
 from headstream.log.partition.delivery_state import DeliveryState, Lease, record_failure, retried
 
-# LeaseKeys: which message of each key is the first one that is not done, so that later ones wait for it. Sans-IO.
+# LeaseKeys: the first unfinished message of each key, for which later messages of the key wait. Sans-IO.
 
 
-# LeaseOutcome: what a change of leases did, for the journal, the dead letter, the worker and the counters.
+# LeaseOutcome: the effects of a change of leases, for the journal, the dead letter, the worker and the counters.
 
 
 @dataclass(slots=True)
@@ -118,13 +118,13 @@ class LeaseKeys:
 
 
 _WHOLE: Final = -1
-"""Instead of a message: the end of its whole lease."""
+"""In place of a message's offset: the end of the entire lease."""
 
 _MAX_ENDED: Final = 1000
-"""Ended leases that are kept: a repeated request then changes nothing, and the refusal of a late one says why."""
+"""Maximum number of ended leases that are kept: repeated requests have no effect, and late requests are refused with a reason."""
 
 _MAX_POISONED: Final = 100
-"""Messages that one grant gives up at most: each one is copied."""
+"""Maximum number of messages that one grant dead-letters, because each message is copied."""
 
 _LEAST_REPEATED: Final = 2
 
@@ -332,7 +332,7 @@ class LeaseTable:
             self._ends = [each for each in self._ends if self._end_of.get(each[1:]) == each[0]]
             heapq.heapify(self._ends)
 
-    # -- what workers say -----------------------------------------------------------------------------------------
+    # -- workers' steps -----------------------------------------------------------------------------------------
 
     def apply_changes(self, changes: Iterable[LeaseChange], now_us: int, steady_us: int) -> LeaseOutcome:
         """Apply steps; for a poisoned message, only the reason is stored."""
@@ -425,7 +425,7 @@ class LeaseTable:
         if self.keys is not None:
             self.keys.finish(from_offset, until_offset)
 
-    # -- for people -----------------------------------------------------------------------------------------------
+    # -- for users -----------------------------------------------------------------------------------------------
 
     def describe(self, offset: int) -> str:
         """Return the outcome of a message as text that completes a sentence."""

@@ -16,7 +16,8 @@ _OFFSET_BYTES = 8
 def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> list[int]:
     """Rebuild each missing index of a partition if the messages prove it; return the first offsets of all segments.
 
-    If an index cannot be proven, reads of the segment raise an error; for the newest segment, raises CorruptLogError.
+    If an index cannot be proven, reads of the segment raise an error; for the newest segment, this function raises
+    CorruptLogError.
     """
     unindexed = unindexed_logs(names)
     indexed = base_offsets(names)
@@ -32,7 +33,7 @@ def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> l
         next_base = next((other for other in bases if other > base), None)
         if len(generations) == 1 or next_base is None:
             _rebuild(directory, base, next_base, generations[-1], files)
-        else:  # of two, only the index names the valid one
+        else:  # of two .log files, only the index names the valid file
             path = segment_path(directory, base, log_suffix(generations[-1]))
             report(path, f"a segment's index is missing, so its {len(generations)} files of messages cannot be read")
     return bases

@@ -42,7 +42,7 @@ class OffsetFileCounts:
         with self._lock:
             if self.most is not None and self._totals[user_id] >= self.most:
                 raise ConsumersLimitError(
-                    f"user {user_id} has stored offsets for {self.most} consumers and groups, which is the limit for one user",
+                    f"user {user_id} has reached the limit of {self.most} consumers and groups with stored offsets",
                     advice="Use fewer consumer ids, delete the offsets of unused consumers, or"
                     " raise headstream.max_consumers_per_user",
                 )

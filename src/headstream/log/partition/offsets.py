@@ -37,13 +37,13 @@ _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<8sIBBH")
 _HEAD_BYTES: Final = 512
 _NAMED_BYTES: Final = 508
-"""The part of the head that follows from the consumer; the user's id comes after it."""
+"""Size of the part of the head that only the consumer determines; the user's id follows."""
 _SLOT: Final = struct.Struct("<QQQII")
 _EMPTY: Final = bytes(_SLOT.size)
 _SUFFIX: Final = ".offsets"
 _MAX_OPEN: Final = 64
 _ATTEMPTS: Final = 100
-"""Retries of a slot that was read while half written: it is whole a moment later."""
+"""Maximum number of reads of a slot that another process is writing."""
 
 
 class OpenOffsets:
@@ -192,7 +192,7 @@ class OffsetStore:
     def consumers(self) -> list[OffsetOwner]:
         """Return the consumers and groups with committed offsets, by kind and name; files with an incomplete head are skipped.
 
-        An incomplete head is an unfinished first commit or damaged; the consumer's next commit rewrites the head.
+        An incomplete head is damaged, or left by an unfinished first commit; the consumer's next commit rewrites the head.
         """
         found = [consumer for _, head in self._heads() if (consumer := _decode_head(head)) is not None]
         return sorted(found, key=lambda consumer: (consumer.kind, consumer.name))

@@ -51,14 +51,14 @@ from headstream.log.segments.layout import (
 from headstream.log.system.files import Files, WriteFile
 from headstream.log.system.findings import report
 
-# Truncates what a power cut damaged of a staged commit in a partition: a damaged send, and the sends after it.
+# Truncates the part of a staged commit that a power failure damaged in a partition: a damaged send, and the sends after it.
 #
-# Recovery keeps a damaged send before a whole one, since the latter was possibly acknowledged. Nothing of an unfinished
-# commit was acknowledged: its part of the partition is cut off from the first damaged send on, and
+# Recovery keeps a damaged send before a complete send, which may have been acknowledged. No send of an unfinished
+# commit was acknowledged: the commit's part of the partition is truncated at the first damaged send, and
 # appended again from the staged files.
 
 
-# Seals a segment when the next one begins: its index gets the next segment's first offset, so that its loss is noticed.
+# Seals a segment when the next segment begins: the index gets the next segment's first offset, so that its loss is noticed.
 
 
 def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:
@@ -98,7 +98,7 @@ def truncate_damaged(directory: str, files: Files, from_offset: int) -> bool:
                 kept, end = number + 1, entry.end_position
         report(path, f"the sends of an unfinished commit are damaged from offset {damaged}: they are appended again")
         index.truncate(INDEX_HEADER_BYTES + kept * INDEX_ENTRY_BYTES)
-        index.sync()  # before the data it names is cut off
+        index.sync()  # before the entry's data is truncated
         data.truncate(end)
         data.sync()
     finally:
@@ -157,7 +157,7 @@ class PartitionWriter:
         self._on_dirty = on_dirty if fsync is Fsync.INTERVAL else None
         self._group = GroupCommit(self.sync) if fsync is Fsync.ALWAYS else None
         self._sync_lock = threading.RLock()
-        # Sends are counted in the order of writing. The last process's are possibly not synced: they count as the first.
+        # Sends are counted in the order of writing. The previous process's sends may not be synced, so they count as one send.
         self._synced = 0
         self._are_names_synced = False
         self._failure: str | None = None
@@ -248,7 +248,7 @@ class PartitionWriter:
         return self._append(sent, timestamp_us, seed, options, number, False)
 
     def forget_producer(self, producer_id: int) -> None:
-        """Remove the state of a producer that does not repeat batches any more."""
+        """Remove the state of a producer that will not repeat a batch."""
         with self._lock:
             self._recover_if_needed()
             self._producers.forget(producer_id)

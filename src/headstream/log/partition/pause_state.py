@@ -1,4 +1,4 @@
-"""PauseState: the last attempts of a group and whether the group is paused; stored in a file beside the group's offsets.
+"""PauseState: the last attempts of a group and whether the group is paused; stored in a file next to the group's offsets.
 
 DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>.pause
 
@@ -62,7 +62,7 @@ class PauseState:
 
     def record(self, rule: PauseRule, succeeded: int, failed: int, now_us: int) -> bool:
         """Record attempts, successes before failures; return whether this pauses or resumes the group."""
-        if self.left_us(now_us):  # of messages that were delivered before: they change nothing
+        if self.left_us(now_us):  # attempts of messages that were delivered before the pause have no effect
             return False
         if self.until_us:
             if failed:

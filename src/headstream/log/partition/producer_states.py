@@ -18,7 +18,7 @@ A producer's batches are handled as follows:
 
     first batch, or unknown producer                  appended, regardless of its sequence
     expected sequence                                 appended
-    one of the newest five                            not appended: the offset of the stored batch is returned
+    batch among the newest five                       not appended: the offset of the stored batch is returned
     newer epoch, sequence 0                           appended; earlier sequences are removed
     older epoch                                       ProducerFencedError
     anything else                                     SequenceError
@@ -41,10 +41,10 @@ from headstream.log.segments.layout import PRODUCER_RECORD, PRODUCERS_NAME
 from headstream.log.system.files import Files, WriteFile
 
 MAX_PRODUCERS: Final = 20_000
-"""Remembered producers per partition: about 12 MB of memory."""
+"""Maximum number of remembered producers per partition, which take about 12 MB of memory."""
 
 PROTECTED_US: Final = 4_000_000_000
-"""Least time that a producer is remembered after its last batch: longer than a client's MAX_DELIVERY_TIMEOUT_MS, an hour."""
+"""Minimum time for which a producer is remembered after its last batch: more than a client's MAX_DELIVERY_TIMEOUT_MS, an hour."""
 
 _MAGIC: Final = b"HSPRODUC"
 _VERSION: Final = 1
@@ -185,8 +185,8 @@ class ProducerStates:
             oldest = self._oldest()
             if oldest.timestamp_us > now_us - PROTECTED_US:
                 raise ProducersLimitError(
-                    f"{MAX_PRODUCERS} producers have sent to this partition within {PROTECTED_US // 60_000_000} minutes, "
-                    "which is the limit",
+                    f"the limit of {MAX_PRODUCERS} producers that send to this partition within "
+                    f"{PROTECTED_US // 60_000_000} minutes is reached",
                     where=self._directory,
                     advice="Use one producer for many messages, and close finished producers",
                 )
@@ -197,7 +197,7 @@ class ProducerStates:
         return producer
 
     def _oldest(self) -> ProducerEnd:
-        """Return the least recently active producer; the sorted list serves many calls."""
+        """Return the least recently active producer; the sorted list is reused for many calls."""
         while True:
             while self._silent:
                 timestamp_us, producer = self._silent[-1]
@@ -208,7 +208,7 @@ class ProducerStates:
             self._silent.sort(key=itemgetter(0), reverse=True)
 
     def forget(self, producer_id: int) -> None:
-        """Remove the state of a producer that does not repeat batches any more."""
+        """Remove the state of a producer that will not repeat a batch."""
         producer = self.producers.get(producer_id)
         if producer is None:
             return

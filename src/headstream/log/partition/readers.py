@@ -23,7 +23,7 @@ class LockedFollower:
     def __init__(self, follower: PartitionFollower) -> None:
         self.follower = follower
         self._lock = threading.Lock()
-        self.try_enter = partial(self._lock.acquire, False)  # called with each small poll: no function between
+        self.try_enter = partial(self._lock.acquire, False)  # called for each small poll, so without a further function call
         self.leave = self._lock.release
 
     def __enter__(self) -> PartitionFollower:

@@ -182,7 +182,7 @@ def _repair_newest(directory: str, base: int, files: Files, known: Tail | None) 
             report(reader.path, f"the send of the entry at {at} is damaged: reads of this send raise an error")
         index_end = INDEX_HEADER_BYTES + count * INDEX_ENTRY_BYTES
         end = 0 if last is None else last.end_position
-        # A whole entry, valid or not: not explained by a killed process, so the bytes are kept.
+        # A complete entry, valid or not, is not explained by a killed process, so the bytes are kept.
         if index.size_bytes() >= index_end + INDEX_ENTRY_BYTES and data.size_bytes() > end:
             _quarantine(data, end, f"{segment_path(directory, base, LOG_SUFFIX)}.rest-{end}", files)
             _quarantine(index, index_end, f"{segment_path(directory, base, INDEX_SUFFIX)}.rest-{index_end}", files)
@@ -191,7 +191,7 @@ def _repair_newest(directory: str, base: int, files: Files, known: Tail | None) 
                 segment_path(directory, base, LOG_SUFFIX),
                 f"{data.size_bytes() - end} bytes from byte {end} were removed: {_NEVER}",
             )
-        # Synced, so that cut off bytes cannot turn up again after the ones that replace them.
+        # Synced, so that truncated bytes cannot reappear after the bytes that replace them.
         if index.size_bytes() > index_end:
             index.truncate(index_end)
             _sync(index, directory, files)
@@ -226,7 +226,7 @@ def _sync_head(index: WriteFile) -> None:
     try:
         index.sync()
     except StorageError:
-        index.truncate(0)  # the next attempt writes it again, instead of trusting the cached bytes
+        index.truncate(0)  # the next attempt writes the segment again, instead of trusting the cached bytes
         raise
 
 

@@ -28,7 +28,7 @@ from headstream.log.segments.layout import (
 from headstream.log.system.files import Files
 
 SIDE_SUFFIXES: Final = (SUMMARY_SUFFIX, f"{SUMMARY_SUFFIX}.new")
-"""Files beside a segment that can be rebuilt from it; the second is one that a crash left half written."""
+"""Suffixes of files that can be rebuilt from a segment; the second suffix is of an unfinished file."""
 
 
 def open_index(directory: str, base: int, files: Files) -> IndexReader | None:
@@ -56,8 +56,8 @@ def drop_segment(directory: str, base: int, generation: int, files: Files) -> No
     if files.exists(path):
         files.rename(path, dropped)
     else:
-        files.open_write(dropped).close()  # its messages were lost before: drop the segment all the same
-    files.sync_directory(directory)  # after a power cut each step exists only with those before it
+        files.open_write(dropped).close()  # its messages were lost before: drop the segment anyway
+    files.sync_directory(directory)  # after a power failure, a step is visible only if all earlier steps are
     files.remove(segment_path(directory, base, INDEX_SUFFIX))
     files.sync_directory(directory)
     remove_side_files(directory, base, files)

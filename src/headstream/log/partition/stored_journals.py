@@ -1,4 +1,4 @@
-"""Lists the delivery journals beside a topic's consumer offsets: groups, and messages that retention must keep."""
+"""Lists the delivery journals of a topic: groups, and messages that retention must keep."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Final
 from headstream.errors import PartitionClosedError, StorageError
 
 SYNC_INTERVAL_S: Final = 1.0
-"""Messages of this time that a power cut can take from a topic with the policy `interval`."""
+"""Interval of background syncs: a power failure can lose the messages of one interval in a topic with the policy `interval`."""
 
 _GATHER_PAUSE_S: Final = 0.005
 _GATHERING_S: Final = 0.02
@@ -80,7 +80,7 @@ class GroupCommit:
                 self._lock.acquire()
             group = synced - self._synced
             self._synced = max(self._synced, synced)
-            # Those served now plus those waiting already: the number of concurrent senders.
+            # The senders served now plus the senders already waiting: the number of concurrent senders.
             self._expected = max(1, group + self._newest - self._synced)
         finally:
             self._is_syncing = False
@@ -121,5 +121,5 @@ class IntervalSyncer:
         self._stop.set()
         with self._lock:
             thread = self._thread
-        if thread is not None and thread.is_alive():  # it is not if Ctrl-C interrupted its start
+        if thread is not None and thread.is_alive():  # the thread is not alive if Ctrl-C interrupted its start
             thread.join()

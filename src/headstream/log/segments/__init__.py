@@ -8,5 +8,5 @@
     follower   one partition: the committed messages of all its segments, while the writer appends
 
 Data is written before its index entry, so the last complete, valid entry of the newest index is the committed end. Of the data
-before the committed end, only the messages' state bytes change; bytes after it are ignored.
+before the committed end, only the messages' state bytes change; bytes after the committed end are ignored.
 """

@@ -15,7 +15,7 @@ from headstream.log.segments.files import ReadFile
 from headstream.log.segments.layout import IndexEntry
 
 _MAX_REMEMBERED: Final = 256
-"""Remembered sends that are read in parts: more than readers of one segment at a time."""
+"""Maximum number of remembered sends that are read in parts; more than the concurrent readers of a segment."""
 
 _PIECE_BYTES: Final = 256 << 10
 """Bytes read before they are checked: they still fit in the processor's second-level cache."""

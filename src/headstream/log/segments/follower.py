@@ -39,7 +39,7 @@ from headstream.log.segments.skipping import SegmentSkips
 
 
 def find_later(count: int, first_time_of: Callable[[int], int | None], timestamp_us: int) -> int:
-    """Return the number of the first segment that starts at a time or later; `count` if there is none.
+    """Return the number of the first segment that starts at or after a time; `count` if there is none.
 
     Args:
         count: Number of segments, which are in the order of their times.
@@ -59,12 +59,12 @@ def find_later(count: int, first_time_of: Callable[[int], int | None], timestamp
 
 
 _ATTEMPTS: Final = 4
-"""Another segment can be removed while the list is renewed; four times in a row is not a coincidence."""
+"""Maximum number of attempts, because another segment can be removed while the list is renewed."""
 
 
 class _Renewable(Protocol):
     is_in_query: bool
-    """Whether a query is running: queries nested in it fail with it."""
+    """Whether a query is running; nested queries are not repeated separately."""
 
     def renew(self) -> None: ...
 
@@ -120,7 +120,7 @@ class PartitionFollower:
         verify: bool = True,
     ) -> None:
         self.is_in_query = False
-        self.states_changes = -1  # changes of the catalog that it was refreshed for (log/states.py)
+        self.states_changes = -1  # the catalog's changes at the last renewal (log/states.py)
         self.read_ahead = ReadAhead()
         self._verify = verify
         self._directory = os.fspath(directory)
@@ -138,7 +138,7 @@ class PartitionFollower:
 
     @property
     def first_offset(self) -> int:
-        """The log start offset as of the last refresh, before which messages are deleted; end_offset if empty."""
+        """The log start offset as of the last refresh: earlier messages are deleted. end_offset if the partition is empty."""
         return self._start_offset
 
     @property
@@ -161,9 +161,9 @@ class PartitionFollower:
             raise PartitionNotFoundError(what, where=self._directory, advice=advice)
         if self._segments:
             self._newest().refresh()
-        # Without a segment only its name identifies the first one: a clock can be set back.
+        # Without segments, list again: after a clock was set back, the directory's time may not show the first segment.
         if changed != self._changed or not self._segments or self._has_rolled():
-            self._changed = changed  # read before the listing: a change during it is listed next time
+            self._changed = changed  # read before the listing, so that a change during the listing is listed next time
             self._list()
         self._end_offset = self._newest().end_offset if self._segments else 0
 
@@ -191,7 +191,7 @@ class PartitionFollower:
             self._segments.append(segment)
         self._start_offset = max([self._segments[0].base_offset, *start_offsets(names)]) if self._segments else 0
         for segment in (*known.values(), *self._segments[:-1]):
-            segment.close()  # gone, or its messages may have been replaced: the next read opens its current files
+            segment.close()  # removed, or its messages may have been replaced: the next read opens the current files
         self.read_ahead.forget()
         for cached in (self._sealed_bytes, self._sealed_counts, self._first_times_us):
             cached.clear()
@@ -227,7 +227,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def offset_after(self, from_offset: int, size_bytes: int) -> int:
-        """Return the end offset of the last send that fits into `size_bytes` after an offset; of the first if none fits."""
+        """Return the end offset of the sends that fit into `size_bytes` after an offset; at least one send is included."""
         first = begin = max(from_offset, self.first_offset)
         number, left = self._segment_number(begin), size_bytes
         while number < len(self._segments) - 1:
@@ -259,7 +259,7 @@ class PartitionFollower:
 
     @retry_on_removal
     def find_last(self, count: int) -> int:
-        """Return the first offset of the last `count` messages; first_offset if there are fewer."""
+        """Return the first offset of the last `count` messages; first_offset if there are fewer messages."""
         for number in range(len(self._segments) - 1, -1, -1):
             segment = self._open(number)
             offset, found = segment.find_last(count, self._segment_end(number))
@@ -339,14 +339,14 @@ class PartitionFollower:
             chunk, reached = self._open(number).read_chunk(*wanted)
             if not len(chunk) or int.from_bytes(chunk[:8], "little") != from_offset:
                 self._check_not_deleted(from_offset)
-            return chunk, min(reached, segment_end)  # a segment merged with the next one can end in that
+            return chunk, min(reached, segment_end)  # the chunk can end in the next segment if segments were merged
         except CorruptSendError:
             raise
         except CorruptLogError as error:
             raise unreadable_segment(error, from_offset, segment_end) from error
 
     def _check_not_deleted(self, offset: int) -> None:
-        """Raise OffsetOutOfRangeError if a missing message is before the log start offset, so that no compaction removed it."""
+        """Raise OffsetOutOfRangeError if a missing message is before the log start offset and was not removed by compaction."""
         if self._files.changed(self._directory) != self._changed:
             start = max(start_offsets(self._files.list_names(self._directory) or []), default=0)
             if offset < start:
@@ -416,8 +416,8 @@ class PartitionFollower:
 
     @retry_on_removal
     def offset_of(self, timestamp_us: int) -> int:
-        """Return the first offset that was appended at a time or later; end_offset if there is none."""
-        # The last segment that begins before that time contains the offset, or ends just before it.
+        """Return the offset of the first message appended at or after a time; end_offset if there is none."""
+        # The last segment that begins before that time contains the offset, or ends directly before the offset.
         later = find_later(len(self._segments), self._first_time_us, timestamp_us)
         if later == 0:
             return self.first_offset
@@ -433,7 +433,7 @@ class PartitionFollower:
         """Return the time of a segment's first message, which is read once; None for an empty segment."""
         base = self._segments[number].base_offset
         if (first := self._first_times_us.get(base)) is None:
-            with suppress(CorruptLogError):  # reading that segment raises it
+            with suppress(CorruptLogError):  # reading that segment raises the error
                 first = self._open(number).first_timestamp_us
             if first is not None:
                 self._first_times_us[base] = first

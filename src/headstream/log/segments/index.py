@@ -49,7 +49,7 @@ class IndexReader:
         self.path = path
         self.base_offset = base_offset
         self._buffer = memoryview(bytearray(INDEX_ENTRY_BYTES))
-        self._block = 0, memoryview(b"")  # number of its first entry; the entries committed when it was read
+        self._block = 0, memoryview(b"")  # number of the first entry; the entries that were committed when the block was read
         self._decoded: dict[int, IndexEntry] = {}
         self.count = 0
         self.last = None
@@ -64,7 +64,7 @@ class IndexReader:
     def _check_header(self) -> None:
         got = self._file.read_into(self._buffer, 0)
         if got < INDEX_HEADER_BYTES:
-            return  # the writer is creating it: there are no entries either
+            return  # the writer is creating the index, which has no entries yet
         header = decode_header(self._buffer)
         if header is None or header.base_offset != self.base_offset:
             raise CorruptLogError(
@@ -202,7 +202,7 @@ class IndexReader:
         return entry.byte_position + entry.size_bytes * max(0, offset - entry.first_offset) // entry.messages_count
 
     def offset_after(self, from_offset: int, size_bytes: int) -> int:
-        """Return the end offset of the last send that fits into `size_bytes` after an offset; of the first if none fits."""
+        """Return the end offset of the sends that fit into `size_bytes` after an offset; at least one send is included."""
         number = self.find_offset_from(from_offset) if self.is_compacted else self.find_offset(from_offset)
         until_offset = self.base_offset if self.last is None else self.last.end_offset
         last = self.find_last_within(number, until_offset, self.size_before(from_offset) + size_bytes)
@@ -229,7 +229,7 @@ class IndexReader:
         return self.base_offset, found
 
     def find_timestamp(self, timestamp_us: int) -> int:
-        """Return the number of the first entry with a time or a later time; `count` if there is none."""
+        """Return the number of the first entry at or after a time; `count` if there is none."""
         return bisect_left(range(self.count), timestamp_us, key=lambda number: self._peek(number)[1])
 
     def find_last_within(self, start: int, until_offset: int, until_position: int) -> int:

@@ -25,12 +25,12 @@ In version 1, no offset is missing and generation is 0; the seal is written once
 exists. Version 2 is version 3 without a seal, written by older versions of Headstream and by rebuilds after compaction has
 removed the segment's last messages. Version 3 is the index of a compacted segment: the entries are runs of messages with
 consecutive offsets; between two entries, and after the last entry, offsets can be missing. Version 4 has the same layout, for a
-segment from which marked messages were removed, but which was not compacted by key. generation names the .log, 0 the unnumbered
-.log. The seal follows the last entry: the .log's size, and the offset at which the next segment starts. The seal distinguishes a
-truncated segment, or a missing next segment, from removed messages. relative_offset is relative to base_offset. All messages of
-an entry have the entry's timestamp; timestamps never decrease within a partition. The field crc32c is the CRC-32C of the entry's
-bytes in the .log with each state byte as 0. The field check is the CRC-32C of the preceding bytes of the header or entry, seeded
-with the low half of base_offset, so that an entry is valid only in its own file.
+segment from which marked messages were removed, but which was not compacted by key. generation identifies the .log; 0 is the
+unnumbered .log. The seal follows the last entry: the .log's size, and the offset at which the next segment starts. The seal
+distinguishes a truncated segment, or a missing next segment, from removed messages. relative_offset is relative to base_offset.
+All messages of an entry have the entry's timestamp; timestamps never decrease within a partition. The field crc32c is the CRC-32C
+of the entry's bytes in the .log, with each state byte taken as 0. The field check is the CRC-32C of the preceding bytes of the
+header or entry, seeded with the low half of base_offset, so that an entry is valid only in its own file.
 
 The log start offset of a partition is the greater of the greatest .start and the first offset of the oldest segment.
 """
@@ -45,9 +45,9 @@ from headstream.core.codec.batch.layout import positions
 from headstream.core.codec.batch.stored.scan import crc32c
 
 FORMAT_VERSION: Final = 1
-"""The version of the whole directory that this Headstream writes."""
+"""The format version of a log's directory that this version of Headstream writes."""
 INDEX_VERSION: Final = 4
-"""The newest version that this Headstream reads: a segment's from which marked messages were removed."""
+"""The newest index version that this version of Headstream reads: a segment from which marked messages were removed."""
 COMPACTED_VERSION: Final = 3
 """A compacted segment's index; segments that were never rewritten have version 1."""
 UNSEALED_VERSION: Final = 2

@@ -1,7 +1,7 @@
 """Read-ahead cache for consumers that poll a few messages at a time.
 
 Reading one message costs as much as reading a hundred messages. If a small read continues the previous read, ReadAhead also reads
-and checks the following messages, and serves the next polls from memory. Compiled, because every such poll uses it.
+and checks the following messages, and serves the next polls from memory. Compiled, because each poll uses it.
 """
 
 from __future__ import annotations

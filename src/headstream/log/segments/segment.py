@@ -218,7 +218,7 @@ class Segment:
         if self._checks is not None and from_offset > entry.first_offset:
             self._checks.check(entry, self._read_available)
         start = self._send_positions.find(entry, from_offset)
-        # Read up to a quarter more to end with a send: splitting one costs more.
+        # Read up to a quarter more to end with a send, because splitting a send costs more.
         last = index.find_last_within(number, until_offset, start + size_bytes + size_bytes // 4)
         self._near = max(number, last)
         if last >= number and self._checks is not None:
@@ -271,7 +271,7 @@ class Segment:
             number = self._next_number(index, offset)
             if number == index.count or index.entry(number).first_offset > offset:
                 raise OffsetOutOfRangeError(
-                    f"the message at offset {offset} no longer exists: the message was removed after deletion or compaction",
+                    f"the message at offset {offset} no longer exists: the message was removed by deletion or compaction",
                     where=self._directory,
                     advice="Use existing offsets",
                 )
@@ -299,7 +299,7 @@ class Segment:
         return chunk[:end], from_offset + count
 
     def find_timestamp(self, timestamp_us: int) -> int:
-        """Return the first offset with a time or a later time; end_offset if there is none."""
+        """Return the offset of the first message at or after a time; end_offset if there is none."""
         index = self._opened()
         number = index.find_timestamp(timestamp_us)
         return index.entry(number).first_offset if number < index.count else self.end_offset

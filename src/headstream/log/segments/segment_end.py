@@ -51,13 +51,13 @@ def find_verified_end(index: IndexReader, data_bytes: Callable[[], int], next_ba
 
 
 def find_unindexed(directory: str, names: list[str], newest: int, files: ReadFiles) -> dict[int, int]:
-    """Return first offset -> highest .log generation of segments before the newest whose index is missing, which is damage.
+    """Return first offset -> highest .log generation of damaged segments: segments before the newest, without an index.
 
     A .log after `newest`, the newest segment with an index, is not returned: it can be a segment that is being created.
     """
     found = {}
     for base, generations in unindexed_logs(names).items():
-        # Checked again, the .log first: it is renamed before its index is removed, and a listing is not atomic.
+        # Checked again, the .log first, because it is renamed before the index is removed, and a listing is not atomic.
         if (
             base < newest
             and files.exists(segment_path(directory, base, log_suffix(generations[-1])))

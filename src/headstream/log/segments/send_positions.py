@@ -10,7 +10,7 @@ from headstream.errors import CorruptLogError
 from headstream.log.segments.layout import IndexEntry
 
 _MAX_POSITIONS: Final = 64
-"""Remembered positions within sends: as many readers can continue in one segment without searching."""
+"""Maximum number of remembered positions within sends: this number of readers can continue in a segment without a search."""
 
 _SEARCH_BYTES: Final = 128 << 10
 """Bytes of a send read at once to find an offset in it; on average half of a send is searched."""
@@ -43,7 +43,7 @@ class SendPositions:
         if position is not None:
             return position
         position, at = entry.byte_position, entry.first_offset
-        if at <= self._last_offset <= offset:  # who asks for many asks in their order: what was passed is not read again
+        if at <= self._last_offset <= offset:  # callers request offsets in order: earlier bytes are not read again
             position, at = self._last_position, self._last_offset
         while at < offset:
             chunk, reached = self._search(entry, position, offset - at)

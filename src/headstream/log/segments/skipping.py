@@ -20,7 +20,7 @@ from headstream.log.segments.segment_end import find_verified_end
 from headstream.log.segments.summaries import read_summary
 
 _MAX_KNOWN: Final = 4096
-"""Results that are kept for one partition: of a filter for each segment of a terabyte."""
+"""Maximum number of results kept per partition: one filter's results for the segments of a terabyte."""
 _INDEXED: Final = frozenset({Field.OFFSET.value, Field.TIMESTAMP.value})
 
 
@@ -48,7 +48,7 @@ class SegmentSkips:
                 self._known.clear()
             try:
                 self._known[key] = self._examine(where, base, next_base)
-            except HeadstreamError:  # the read of the segment raises it
+            except HeadstreamError:  # the read of the segment raises the error
                 return None
         return self._known[key]
 

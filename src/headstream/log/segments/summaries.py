@@ -12,9 +12,10 @@ Little-endian, `<base>.summary`:
 size_bytes is the file's size; check is the CRC-32C of all other bytes. A summary is valid only for the segment whose index has
 this generation, number of entries and last entry. After a compaction, an erasure or a rebuild of the index, the summary is
 therefore ignored. `flags` describe the values of messages; least and greatest number follow if flag 64 is set, least and greatest
-string if flag 128 is set. These limits can be beyond the values, because strings are cut to 256 bytes; a greatest string of 0
-means no limit. `listed` is the number of distinct values except null and NaN, 255 if the values are not listed. `hashes` is 0 if
-there is no Bloom filter; core/codec/batch/stored/summaries.py describes the hash. States are not summarized, because they change.
+string if flag 128 is set. These limits can be beyond the values, because strings are cut to 256 bytes; the greatest
+string is value 0 if there is no limit. `listed` is the number of distinct values except null and NaN, 255 if the values are not
+listed. `hashes` is 0 if there is no Bloom filter; core/codec/batch/stored/summaries.py describes the hash. States change, so they
+are not summarized.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ next send to one of the partitions. Offsets show which chunks are appended: a pa
 offset, so a partition that ends after the start of a chunk contains the chunk. If deduplication can drop messages, offsets do not
 show the progress, so it is recorded after each chunk.
 
-Readers see the parts of a commit as they are appended, partition by partition, not all at one moment.
+Readers see the parts of a commit as they are appended, partition by partition, not all at the same time.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ if TYPE_CHECKING:
 # Checks of a staged commit before its intent is recorded: once they pass, all of it can be appended.
 
 
-# The inbox: manifests for the log's writer, and those set aside.
+# The inbox: manifests for the log's writer, and manifests that were set aside.
 #
 #     <writer>-<epoch>.json      committed, and not taken yet
-#         <writer>-<epoch>.taken     being appended, or left by a writer that crashed meanwhile
-#         *.damaged                  set aside: the bytes are not a manifest
-#         *.misnamed                 set aside: the manifest's writer or epoch differs from its file's name
-#         *.unreadable               set aside: the system cannot read it, as when it is a directory
+#     <writer>-<epoch>.taken     being appended, or left by a writer that crashed meanwhile
+#     *.damaged                  set aside: the bytes are not a manifest
+#     *.misnamed                 set aside: the manifest's writer or epoch differs from its file's name
+#     *.unreadable               set aside: the system cannot read it, as when it is a directory
 #
 # Files set aside stay until an operator moves them away; they never block another commit.
 
@@ -173,7 +173,7 @@ ONCE: Final = "once-"
 """Prefix of the names of writers that commit one epoch only."""
 
 _REMEMBERED_US: Final = 86_400 * 1_000_000
-"""How long the outcome of such a writer's commit is stored: much longer than a client waits for it."""
+"""How long the outcome of a commit by a writer with this prefix is stored: much longer than clients wait for the outcome."""
 
 _SWEEP_S: Final = 3600.0
 _ABSENT_CHECK_S: Final = 0.25
@@ -186,7 +186,7 @@ _RETRY_S: Final = 1.0
 
 _SIDE_BY_SIDE_BYTES: Final = 4 << 20
 _MOST_SIDE_BY_SIDE: Final = 4
-"""Commits of this size or more append this many partitions in parallel: each has a batch in memory."""
+"""Commits of this size or more append to this number of partitions in parallel; each partition has a batch in memory."""
 _log: Final = logging.getLogger("headstream.log")
 
 
@@ -310,7 +310,7 @@ class StagedCommits:
         """Append the batches of a manifest, unless they were appended before."""
         known = find_commit(self._catalog(), manifest.writer)
         if known is not None and known.state == "pending" and known.epoch <= manifest.epoch:
-            if known.epoch < manifest.epoch:  # the unfinished one is finished from its record: keep it
+            if known.epoch < manifest.epoch:  # the unfinished epoch is completed from its record: keep the record
                 raise StorageError(f"epoch {known.epoch} of writer {manifest.writer!r} is not finished yet", where=self._log.root)
         elif known is None or known.epoch < manifest.epoch or (known.epoch == manifest.epoch and known.state == "refused"):
             self._begin(manifest)
@@ -383,7 +383,7 @@ class StagedCommits:
             topic, end = self._find_topic(progress), progress.from_offset
             if topic is not None:
                 partition = self._reserve(topic, progress.partition)
-                with suppress(CorruptLogError):  # damage that no crash explains is raised by reads
+                with suppress(CorruptLogError):  # reads raise errors for damage that a crash does not explain
                     partition.truncate_damaged(progress.from_offset)
                 end = min(end, partition.end_offset)
             settled.append(dataclasses.replace(progress, from_offset=end))

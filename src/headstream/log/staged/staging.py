@@ -29,7 +29,7 @@ MANIFEST_SUFFIX: Final = ".json"
 TAKEN_SUFFIX: Final = ".taken"
 _PART_SUFFIX: Final = ".batches"
 MAX_WRITER_BYTES: Final = 200
-"""Most bytes of a writer's name in a file's name: with an epoch and every suffix it fits the systems' 255."""
+"""Maximum size of a writer's name in a file name: with an epoch and any suffix, the file name fits into 255 bytes."""
 MAX_EPOCH: Final = (1 << 63) - 1
 """The greatest integer of SQLite."""
 _ABANDONED_US: Final = 86_400 * 1_000_000

@@ -2,7 +2,7 @@
 
 committed before           no effect; an error if a later epoch of the writer is committed
 the lock is free           this process acquires the lock briefly and appends
-another process has it     that process appends; this process waits, and takes over if the other process exits
+another process holds it   that process appends; this process waits, and takes over if the other process exits
 no process appends         the commit is withdrawn, and the error names the lock's holder
 """
 
@@ -23,7 +23,7 @@ from headstream.log.staged.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifes
 _FIRST_CHECK_S: Final = 0.001
 _LAST_CHECK_S: Final = 0.02
 _TAKEN_WAIT_FACTOR: Final = 4
-"""A commit that another process is appending cannot be withdrawn: extra time."""
+"""Factor that extends the wait for a commit that another process is appending, because it cannot be withdrawn."""
 
 
 def is_committed(directory: str, writer: str, epoch: int) -> bool:
@@ -109,7 +109,7 @@ def commit_to(
         is_refused = record is not None and record != before and record.epoch == epoch and record.state == "refused"
         if is_refused or _is_done(record, epoch):
             if monotonic() <= until and _is_in_inbox(log, writer, epoch):
-                sleep(_FIRST_CHECK_S)  # the other process is removing the manifest, or has exited and leaves that to this one
+                sleep(_FIRST_CHECK_S)  # the other process is removing the manifest, or has exited before removing it
                 continue
             if record is not None and is_refused:
                 raise InvalidInputError(f"a staged commit was refused: {record.reason}", where=log.root)
@@ -128,7 +128,7 @@ def commit_to(
                 raise StorageError(
                     f"the commit was not appended in time: {locked.what}",
                     where=path,
-                    advice="Do not send the commit again: it is stored, and that process or the next writer appends it once",
+                    advice="Do not send the commit again: the current or next writing process appends the stored commit once",
                 )
             if _withdraw(log, path):
                 raise _refusal(locked, timeout_s)
@@ -143,7 +143,7 @@ def _check_not_skipped(log: Log, record: CommitRecord | None, epoch: int) -> Non
     if record is not None and record.epoch > epoch:
         remove_staged(log.root, log.files, record.writer, epoch)
         raise InvalidInputError(
-            f"epoch {epoch} of writer {record.writer!r} precedes the committed epoch {record.epoch}, so it is not appended",
+            f"epoch {epoch} of writer {record.writer!r} precedes the committed epoch {record.epoch}, and is not appended",
             where=log.root,
             advice="Use ascending epochs per writer, and another writer for another job",
         )

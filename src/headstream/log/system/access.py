@@ -18,7 +18,7 @@ from headstream.errors import InvalidOptionError
 from headstream.log.segments.files import storage_error
 
 GROUP_ACCESS: Final = {"none": 0o700, "read": 0o2750, "write": 0o2770}
-"""A group's access, and the mode of the log's directory for it."""
+"""A group's access, and the mode of the log's directory for this access."""
 
 _OWNER_DIRECTORY: Final = 0o700
 _OWNER_FILE: Final = 0o600
@@ -32,7 +32,7 @@ def open_private(path: str, flags: int = os.O_RDWR) -> int:
         shared = _shared(path) & 0o060
         descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, _OWNER_FILE | shared)
         if shared:
-            with suppress(PermissionError):  # created by another user at this moment
+            with suppress(PermissionError):  # just created by another user
                 os.fchmod(descriptor, _OWNER_FILE | shared)  # the umask ignores the group
         return descriptor
 

@@ -26,7 +26,7 @@ class FileLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether this process holds it."""
+        """Whether this process holds the lock."""
         return self._descriptor >= 0
 
     def _open(self) -> int:

@@ -28,15 +28,15 @@ from headstream.log.system.access import make_private_directory, open_private
 from headstream.log.system.linux import reserve, start_writing
 
 _RESERVED_FROM_BYTES: Final = 1 << 20
-"""A thousand small partitions reserve nothing."""
+"""Smaller files reserve no space, so a thousand small partitions reserve nothing."""
 _MAX_RESERVED_BYTES: Final = 64 << 20
-"""The most space reserved ahead, and never more than the file's size: a crash leaves a file no longer than twice
-that. Reserving while the disk is busy can take tens of milliseconds, so it is done a few times per segment."""
+"""Maximum space reserved ahead, at most the file's size, so that a crash leaves a file of at most twice its size. Reserving while
+the disk is busy can take tens of milliseconds, so it is done a few times per segment."""
 
 _STARTED_BYTES: Final = 4 << 20
 """Written bytes are flushed in steps of this size: 0.1 ms of work at a time."""
 _MOST_TRIES: Final = 100
-"""Retries of creating a directory whose parent is removed meanwhile."""
+"""Maximum number of attempts to create a directory whose parent is removed meanwhile."""
 
 
 class WriteFile(ReadFile, Protocol):
@@ -71,7 +71,7 @@ class Files(ReadFiles, Protocol):
         """Create a directory and its parents, if missing."""
 
     def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
-        """Replace a file's content atomically: readers see old or new content. A power failure can leave either or none."""
+        """Replace a file's content atomically: readers see old or new content. A power failure can leave either or neither."""
 
     def sync_directory(self, path: str) -> None:
         """Sync the added and removed names of a directory."""
@@ -125,7 +125,7 @@ class OsFile(OsReadFile):
         self._way = min(self._reserved, self._started + _STARTED_BYTES)
 
     def trim(self) -> None:
-        """Release space reserved after the end; only the file's writer calls this."""
+        """Release space reserved after the end; only the file's writer calls this method."""
         with suppress(OSError):
             size_bytes = os.fstat(self._descriptor).st_size
             if size_bytes >= _RESERVED_FROM_BYTES:
@@ -167,7 +167,7 @@ class OsFiles(OsReadFiles):
                 make_private_directory(path)
                 break
             except OSError as error:
-                if not (left and isinstance(error, FileNotFoundError)):  # an empty parent was removed at this moment
+                if not (left and isinstance(error, FileNotFoundError)):  # an empty parent was just removed
                     raise storage_error(error, "make a directory", path) from error
 
     def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:

@@ -1,7 +1,7 @@
 """Operating-system calls: limit of open files, space reserved after a file's end, early flushing, directory notifications.
 
-All calls except the first are Linux calls, made through the C library. If they are not available, reserve() and start_writing()
-do nothing and open_inotify() returns None; callers work without them.
+All calls except the first are Linux calls, made through the C library. If these calls are not available, reserve() and
+start_writing() do nothing and open_inotify() returns None; callers work without them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _inotify_rm_watch: Final = _function("inotify_rm_watch", ctypes.c_int, ctypes.c_
 def max_open_files() -> int:
     """Return the maximum number of files that this process can have open."""
     limit = _USUAL_OPEN_FILES if getrlimit is None else getrlimit(RLIMIT_NOFILE)[0]
-    return limit if limit >= 0 else 1 << 30  # negative: without limit
+    return limit if limit >= 0 else 1 << 30  # negative: no limit
 
 
 def reserve(descriptor: int, position: int, size_bytes: int) -> bool:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _MOST_AGE_US: Final = 3600 * 1_000_000
 _LEAST_PART: Final = 64
-"""Appended bytes justify a pass from this part of a segment's size on."""
+"""A pass requires appended bytes of at least a segment's size divided by this number."""
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ without a key, sent before compaction was enabled, are retained.
 
 A pass changes only segments that are proven complete: the index entries are contiguous up to the end of the .log, each send
 matches its entry, and each segment starts where the previous segment ends. The pass stops at the first unproven segment. This
-segment and all newer segments stay unchanged, because a repair may need the messages that they replace.
+segment and all newer segments stay unchanged, because a repair may need messages that the pass would remove.
 
 Memory is limited: dirty segments are read in parts of 3 million messages, or one segment if it has more messages.
 """
@@ -44,7 +44,7 @@ from headstream.log.system.files import Files
 from headstream.log.upkeep.segment_rewrite import PassContext, SegmentRewrite, groups_of, older
 
 _KEYS_AT_ONCE: Final = 3_000_000
-"""Most messages of one part: a table of 100 to 200 MiB."""
+"""Maximum number of messages of one part, whose table takes 100 to 200 MiB."""
 _MARKED: Final = MessageState.MARKED_FOR_DELETION.value
 
 

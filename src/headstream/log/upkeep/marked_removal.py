@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 _LEAD_US: Final = 5 * 60 * 1_000_000
 _LEAD_PART: Final = 16
-"""A pass begins so long before the grace of the oldest mark ends, or this part of a shorter grace."""
+"""How long before the end of the oldest mark's grace a pass begins: the time, or the grace divided by the number if less."""
 _BATCH_US: Final = 3600 * 1_000_000
 _BATCH_PART: Final = 8
-"""It takes the marks whose grace ends within this time, or this part of a shorter grace."""
+"""A pass includes the marks whose grace ends within the time, or within the grace divided by the number if less."""
 _END: Final = 1 << 62
 
 
@@ -54,7 +54,7 @@ class MarkedRemoval:
         self._log = log
         self._clock_us = clock_us
         self._compaction = Compaction(log, clock_us)
-        self._next: tuple[int, int] | None = None  # the catalog's changes, and the time of the next mark that is due
+        self._next: tuple[int, int] | None = None  # the catalog's changes, and the time at which the next mark is due
         self._not_before_us: dict[tuple[int, int], int] = {}
 
     def apply(self) -> int:
@@ -79,7 +79,7 @@ class MarkedRemoval:
                     next_us = min(next_us, begin_us)
                 elif not self._log.is_closing:
                     removed += self._apply(catalog, topic, number, due_before_us(grace_us, now_us))
-            self._next = changes, next_us  # after a pass the catalog has changed, or its retry has a time
+            self._next = changes, next_us  # after a pass, the catalog has changed, or a time for the retry is set
         return removed
 
     def _apply(self, catalog: Catalog, topic: TopicRecord, number: int, before_us: int) -> int:

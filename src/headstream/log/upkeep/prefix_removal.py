@@ -84,7 +84,7 @@ def _check_offset(log: LogAccess, directory: str, offset: int) -> int:
             raise OffsetOutOfRangeError(
                 f"cannot remove messages before offset {offset}: the partition ends at {follower.end_offset}",
                 where=directory,
-                advice="Use an offset up to the end; the end removes all messages",
+                advice="Use an offset from 0 to the end; the end removes all messages",
             )
         return follower.first_offset
 

@@ -87,7 +87,7 @@ class Retention:
                 break
             if segment.partition in kept or self._has_unconfirmed(topic, segment):
                 kept.add(segment.partition)
-                size_bytes -= segment.size_bytes  # no other partition's messages go for those that have to stay
+                size_bytes -= segment.size_bytes  # messages that must stay do not cause drops in other partitions
                 continue
             if not self._drop(topic, segment):
                 break
@@ -106,7 +106,7 @@ class Retention:
         if now_us >= self._warn_at_us.get(directory, 0):
             self._warn_at_us[directory] = now_us + _WARNING_US
             _LOGGER.warning(
-                "retention keeps %s partition %d from offset %d: in the group %s message %d failed permanently, but no "
+                "retention keeps %s, partition %d, from offset %d: in the group %s, message %d failed permanently, but no "
                 "dead-letter copy was confirmed. Run a consumer of the group with dead_letter, or seek the group past the "
                 "message",
                 *(topic.name, number, segment.base_offset, given_up[offset], offset),
@@ -142,7 +142,7 @@ class Retention:
         found: list[_Closed] = []
         for base in bases:
             last = self._last_entry(directory, base)
-            # Without messages it was never filled before a power cut, or compaction emptied it: drop it with those before it.
+            # A segment without messages is left by a power failure or a compaction: drop it together with earlier segments.
             before_us = found[-1].timestamp_us if found else 0
             last = IndexEntry(0, 0, base, 0, before_us, 0) if last is None else last
             found.append(_Closed(last.timestamp_us, number, base, last.end_position, last.end_offset))
@@ -165,7 +165,7 @@ class Retention:
                 return False
             index = open_index(directory, segment.base_offset, log.files)
             if index is None:
-                return False  # compaction has merged it with another
+                return False  # compaction has merged the segment with another segment
             index.close()
             drop_segment(directory, segment.base_offset, index.generation, log.files)
             log.note_removed(topic, number)

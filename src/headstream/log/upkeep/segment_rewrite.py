@@ -5,8 +5,8 @@
     3  side files, the old .log and the other segments removed
 
 Messages keep their offsets. The new index ends with a seal that contains the end offset of the group. No existing file changes
-before step 2, and the old files are superfluous after it; in both cases, finish_pass() removes the leftovers of a crash. A group
-without remaining messages becomes a segment without messages, whose seal shows that no message is missing.
+before step 2, and the old files are superfluous afterwards; in both cases, finish_pass() removes the leftovers of a crash. A
+group without remaining messages becomes a segment without messages, whose seal shows that no message is missing.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from headstream.log.system.files import Files
 
 _NO_SEED: Final = bytes(16)
 _MOST_OFFSETS: Final = 1 << 31
-"""Most offsets of one segment: they are 32 bits in its index."""
+"""Maximum number of offsets of a segment, because relative offsets in an index have 32 bits."""
 
 Keep = Callable[[memoryview, int, int], Compacted]
 """Chunk of stored messages, byte position of the copy, first offset of the segment -> the messages that stay."""
 MakeKeep = Callable[[], Keep]
-"""Called at the start of each copy: what stays depends on the states at that moment."""
+"""Called at the start of each copy, because the states at this time determine which messages stay."""
 
 
 def check_whole(directory: str, segment: Closed) -> None:
@@ -164,7 +164,7 @@ class SegmentRewrite:
         base, generation = group[0].base_offset, group[0].generation + 1
         with self._context.lock:  # neither the directory nor the segment is removed while files are created
             self._context.check_wanted()
-            # Files beside an index that retention has removed would look like a segment with a lost index.
+            # Files of a segment that retention has removed would look like a segment with a lost index.
             if not self._files.exists(segment_path(self._directory, base, INDEX_SUFFIX)):
                 raise PassCancelledError
             data = self._files.open_write(segment_path(self._directory, base, log_suffix(generation)))
@@ -213,7 +213,7 @@ class SegmentRewrite:
         self._files.remove(segment_path(self._directory, base, log_suffix(group[0].generation)))
         for segment in group[1:]:
             drop_segment(self._directory, segment.base_offset, segment.generation, self._files)
-        self._files.sync_directory(self._directory)  # an erased message does not come back after a power cut
+        self._files.sync_directory(self._directory)  # an erased message must not reappear after a power failure
 
     def _discard(self, head: Closed) -> None:
         """Remove the new files of a group that keeps its old files; finish_pass() removes all other leftovers."""

@@ -1,8 +1,8 @@
 """Summaries: summarizes closed segments of topics with the option `summary_headers`, in the background.
 
-A segment is summarized some seconds after it was closed, after a compaction or an erasure has rewritten it, when the option names
-other headers, and when its summary is missing or damaged. If the option is not set, the topic's summaries are removed. Filters
-read every segment that has no summary.
+A segment is summarized a few seconds after it was closed, after a compaction or an erasure has rewritten it, when the option
+names other headers, and when its summary is missing or damaged. If the option is not set, the topic's summaries are removed.
+Filters read every segment that has no summary.
 
 The messages are read without a lock. The file is written while holding the lock of removals, so that a summary is only written if
 its segment still exists. The file identifies its segment, so that it is never used for a different segment. A summary that is
@@ -65,7 +65,7 @@ class Summaries:
             known.done.clear()
             known.changed = None
         elif not names and known.changed is not None:
-            return 0  # examined once: nothing makes summaries of it
+            return 0  # already examined; without the option, no summaries are written
         changed = self._log.files.changed(directory)
         if changed == known.changed and self._clock_us() < min(known.not_before_us.values(), default=_NEVER_US):
             return 0
@@ -77,7 +77,7 @@ class Summaries:
         known.done &= {(segment.base_offset, segment.generation) for segment in closed}
         bases = {segment.base_offset for segment in closed}
         known.not_before_us = {base: time_us for base, time_us in known.not_before_us.items() if base in bases}
-        known.changed = changed  # of before: what this round has written is examined once more
+        known.changed = changed  # the state before this round, so that the next round examines the new files
         return sum(results)
 
     def _is_done(self, directory: str, segment: Closed, known: _Known) -> bool:
@@ -111,7 +111,7 @@ class Summaries:
             index.close()
             if index.generation != segment.generation:
                 raise PassCancelledError  # replaced meanwhile: an erased message's values are not written again
-            # Not durably: what a power cut leaves of it is recognized, and made again.
+            # Not durably: a summary that a power failure has damaged is recognized, and written again.
             self._log.files.replace(segment_path(directory, segment.base_offset, SUMMARY_SUFFIX), content, durably=False)
 
     def _check_wanted(self, topic: TopicRecord) -> None:

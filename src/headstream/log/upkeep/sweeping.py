@@ -38,7 +38,7 @@ def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
         try:
             if OFFSETS_NAME not in names:  # version control and archives drop empty directories
                 files.make_directory(f"{directory}/{OFFSETS_NAME}")
-        except StorageError as error:  # of concern to this topic alone
+        except StorageError as error:  # affects only this topic
             report(directory, f"the directory of consumer offsets cannot be created: {error}")
         for number in range(1, each.partitions + 1):
             if str(number) not in names:

@@ -51,8 +51,8 @@ class Evolution:
 def plan_evolution(table: Mapping[str, str], schema: Mapping[str, str]) -> Evolution:
     """Return the changes that a table needs before it can hold rows of a schema.
 
-    A column that the table lacks is added, null in old rows. A column that the schema lacks stays. A type that has grown is
-    widened. Rows of an older, narrower schema need no change.
+    A column that the table lacks is added, with null in old rows. A column that the schema lacks stays. A column whose type has
+    grown is widened. Rows of an older, narrower schema need no change.
     """
     added, widened = {}, {}
     for name, wanted in schema.items():
@@ -113,7 +113,7 @@ class SeenSchema:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> SeenSchema:
-        """Return the schema from a document of to_document()."""
+        """Return the schema from the result of to_document()."""
         columns = {name: SeenColumn(*values) for name, values in document["columns"].items()}
         return cls(document["version"], tuple(document["keys"]), columns)
 
@@ -155,8 +155,8 @@ def compare_schemas(before: SeenSchema, after: SeenSchema) -> list[Difference]:
             del dropped[column.ordinal]
             found.append(Difference("on_column_renamed", f"column {old_name!r} is now {name!r}"))
         else:
-            found.append(Difference("on_column_added", f"column {name!r} {column.kind} is new"))
-    found += [Difference("on_column_dropped", f"column {name!r} is gone") for name in dropped.values()]
+            found.append(Difference("on_column_added", f"column {name!r} {column.kind} was added"))
+    found += [Difference("on_column_dropped", f"column {name!r} was dropped") for name in dropped.values()]
     return found
 
 

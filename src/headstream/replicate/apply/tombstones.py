@@ -79,7 +79,7 @@ class Tombstones(UnitMemory):
         return divide_by_tombstones(changes, self._keys, self.find(changes.filter(late)))
 
     def above(self, lowest: str, most: int) -> pa.Table | None:
-        """Return the keys with a tombstone above a sequence, and the highest (`_hs_deletion`); None for over `most` keys."""
+        """Return the keys with tombstones above a sequence, and their highest tombstones (`_hs_deletion`); None: over `most`."""
         if self._table is None or lowest >= self._highest:
             return pa.table({})
         where = f"_hs_sequence > {quote_text(lowest)}"
@@ -101,12 +101,12 @@ class Tombstones(UnitMemory):
         if self._table is None or lowest is None:
             return rows.select(self._keys).slice(0, 0).append_column("_hs_deletion", pa.array([], pa.string()))
         conditions = [f"_hs_sequence > {quote_text(lowest)}"]
-        for key in self._keys:  # rows outside the range are not read, and few of the others are returned
+        for key in self._keys:  # limits the rows that are read and returned
             if pa.types.is_integer(rows.schema.field(key).type):
                 bounds = pc.min_max(rows[key]).as_py()
                 conditions.append(f"{quote_name(key)} BETWEEN {bounds['min']} AND {bounds['max']}")
         names = ", ".join(map(quote_name, [*self._keys, "_hs_sequence"]))
-        # Not by pyarrow: it cannot compare a string with the statistics of files that deltalake writes after a deletion.
+        # Not with pyarrow, which cannot compare a string with the statistics of files that deltalake writes after a deletion.
         query = f"SELECT {names} FROM t WHERE {' AND '.join(conditions)}"
         with self._translated():
             above = pa.table(QueryBuilder().register("t", self._table).execute(query).read_all())

@@ -43,9 +43,9 @@ class UnitMemory(ABC):
         self._unit, unit = None, self._undecided
         if unit is None:
             return
-        if not engine.columns:  # the table was dropped: what was deleted from it remains so
+        if not engine.columns:  # the table was dropped: its deletions remain
             self._retain()
-        elif not _has(engine, unit) and not _has(TableLog(engine.path), unit):  # the engine can lack a commit without an answer
+        elif not _has(engine, unit) and not _has(TableLog(engine.path), unit):  # the engine can lack a commit with no response
             self._take_back(unit)
         self._undecided = None
 
@@ -83,7 +83,7 @@ class RememberedTable(MergedTable):
             memory.decide(self.engine)
 
     def _merge_unit(self, app_id: str, version: int, merge: Callable[[], RowCounts]) -> RowCounts:
-        """Merge a unit: rows that `merge` appends to the memories stay only if it returns."""
+        """Merge a unit; rows that `merge` appends to the memories stay only if `merge` returns."""
         for memory in self._memories:
             memory.begin_merge(app_id, version, self.engine)
         counts = merge()
@@ -109,6 +109,6 @@ def _unit_of(commit: dict[str, Any]) -> Unit | None:
 
 
 def _has(table: TableEngine | TableLog, unit: Unit) -> bool:
-    """Return whether a table's log records this or a later unit; decide() runs before each merge, so both suffice."""
+    """Return whether a table's log records this or a later unit; decide() runs before each merge, so either is sufficient."""
     applied = table.last_applied(unit[0])
     return applied is not None and applied >= unit[1]

@@ -36,7 +36,7 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 _SNAPSHOT_EVERY: Final = 100
 """Maximum number of commits after a snapshot."""
 _SNAPSHOT_BYTES: Final = 8 << 20
-"""A snapshot is written when the commits since the last snapshot have more bytes than this and than the last snapshot."""
+"""A snapshot is written when the commits since the last snapshot exceed both this number of bytes and its size."""
 ATTEMPTS: Final = 10
 _WAIT_S: Final = 1.0
 
@@ -65,7 +65,7 @@ class CheckpointStore(Protocol):
         """
 
     def check(self) -> None:
-        """Raise ReplicateError if an earlier call has raised it because another process has the checkpoint; sends no request."""
+        """Raise ReplicateError if an earlier call found that another process has the checkpoint; sends no request."""
 
     def close(self) -> None:
         """Release the checkpoint."""
@@ -82,13 +82,13 @@ class LocalCheckpointStore:
         """Lock the directory until close()."""
         if self._lock is not None and self._directory is not None:
             self._lock.acquire()
-            check_not_moved(self._directory)  # since the pipeline was made
+            check_not_moved(self._directory)  # since the pipeline was created
 
     def save(self, *, attempts: int = 1) -> None:
-        """Do nothing: all is kept."""
+        """Do nothing: the files are already durable."""
 
     def publish(self, below: Sequence[str]) -> None:
-        """Do nothing: all is kept."""
+        """Do nothing: the files are already durable."""
 
     def check(self) -> None:
         """Do nothing: the directory is locked."""
@@ -100,7 +100,7 @@ class LocalCheckpointStore:
 
 
 class ObjectCheckpointStore:
-    """The store of a checkpoint in an object store, with a working copy in an empty directory."""
+    """The store of a checkpoint in an object store, with a working copy in an initially empty directory."""
 
     def __init__(self, place: StorePlace, directory: Path, clock_us: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
         self.place = place
@@ -123,8 +123,8 @@ class ObjectCheckpointStore:
 
         Args:
             first: A checkpoint in a directory, from which the checkpoint in the store is created.
-            repair: Repairs the working copy before the first append, after a process was killed. The store receives the repairs,
-                too.
+            repair: Repairs the working copy before the first append, after a process was killed. The repairs are stored in the
+                object store too.
 
         Raises:
             ReplicateError: `first` is given, and the store has a checkpoint.
@@ -163,7 +163,7 @@ class ObjectCheckpointStore:
         raw = self._encode("commits", self._number + 1, changes)
         if self._objects.create_commit(self._number + 1, raw) is not None:
             return False
-        if self._objects.newest_snapshot() > self._number:  # the other process has written that commit, and deleted it since
+        if self._objects.newest_snapshot() > self._number:  # another process has written this commit and later deleted it
             self._objects.withdraw(self._number + 1)
             return False
         self._accept(raw, changes)
@@ -195,7 +195,7 @@ class ObjectCheckpointStore:
             self._commit(below, check=True)
 
     def check(self) -> None:
-        """Raise ReplicateError if an earlier call has raised it because another process has the checkpoint; sends no request."""
+        """Raise ReplicateError if an earlier call found that another process has the checkpoint; sends no request."""
         if self._lost is not None:
             raise self._refusal()
 
@@ -205,7 +205,7 @@ class ObjectCheckpointStore:
 
     def _commit(self, below: Sequence[str], *, check: bool = False) -> None:
         self.check()
-        if self._pending is not None:  # its answer has not come: whether it is there decides what the next one holds
+        if self._pending is not None:  # its response was lost: the next commit depends on whether it exists
             self._create(*self._pending)
         changes = self._files.find_changes(below)
         if not changes:
@@ -243,12 +243,12 @@ class ObjectCheckpointStore:
         return writer.finish(number, driver, self._clock_us(), changes.removed)
 
     def _make_snapshot(self) -> None:
-        """Write a snapshot if there are many commits since the last snapshot, or if they are larger than the snapshot."""
+        """Write a snapshot if there are many commits since the last snapshot, or if these are larger than the snapshot."""
         is_due = self._commits_since >= _SNAPSHOT_EVERY or self._bytes_since > max(self._snapshot_bytes, _SNAPSHOT_BYTES)
         if not is_due:
             return
         everything = self._files.everything()
-        if everything is None:  # it has changed since the commit
+        if everything is None:  # a file has changed since the commit
             return
         raw = self._encode("snapshots", self._number, everything)
         self._objects.write_snapshot(self._number, raw)

@@ -1,7 +1,7 @@
 """The file that marks a checkpoint in a directory as moved to an object store, with the new location.
 
-The file is written before the checkpoint in the store is created, so the two are never both in use. An interrupted move can be
-repeated.
+The file is written before the checkpoint in the store is created, so only one of the two checkpoints is in use at any time. An
+interrupted move can be repeated.
 """
 
 from __future__ import annotations

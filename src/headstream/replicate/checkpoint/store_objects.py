@@ -6,10 +6,10 @@
     drivers/0000000013      shows that commit 13 takes over the checkpoint
     requests/…              requests from other machines, see remote_requests.py
 
-The process that creates commit 13 has the checkpoint. If two processes try, the store refuses one of them, and this process
-stops. A process takes over a checkpoint by a commit without changes. This commit is never deleted, so the previous process always
-finds that its next number exists. After taking over, a process looks for a snapshot with the number of its commit or a higher
-number. Such a snapshot shows that the process has read an old state and has recreated a deleted commit; it then starts again.
+The process that creates commit 13 has the checkpoint. If two processes try to create it, the store refuses one, which then stops.
+A process takes over a checkpoint by a commit without changes. This commit is never deleted, so the previous process always finds
+that its next number exists. After taking over, a process looks for a snapshot with the number of its commit or a higher number.
+Such a snapshot shows that the process has read an old state and recreated a deleted commit; the process then starts again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 _NAME: Final = re.compile(r"\d{10}")
 _KEPT_SNAPSHOTS: Final = 2
-"""Number of snapshots to keep: the newest, and one for readers that have begun to read the previous snapshot."""
+"""Number of snapshots to keep: the newest, and the previous one for readers that have begun to read it."""
 
 
 class SupersededError(StorageError):
@@ -75,12 +75,12 @@ class CheckpointObjects:
         return None if found is None else read_record(found[0], str(place))
 
     def create_commit(self, number: int, raw: bytes) -> Record | None:
-        """Store a commit. Return None if this or an earlier call stored it, or the other commit that has its number."""
+        """Store a commit. Return None if this or an earlier call stored it; otherwise the other commit with its number."""
         place = self._place_of("commits", number)
         if StoreFiles(place).create(raw):
             return None
-        found = self.find_commit(number)  # an answer can be lost, and its request repeated
-        if found is None:  # S3 rejects a request while another one for the object, such as a first attempt, is not finished
+        found = self.find_commit(number)  # a response can be lost, and its request repeated
+        if found is None:  # S3 rejects a request while another request for the object, such as a first attempt, is unfinished
             raise StorageError("the store rejected a checkpoint commit although no other commit exists", where=str(place))
         return None if found.raw == raw else found
 
@@ -102,7 +102,7 @@ class CheckpointObjects:
         StoreFiles(self._place_of("drivers", number)).remove()
 
     def prune(self) -> None:
-        """Delete objects that no reader needs. Kept are the newest two snapshots, later commits, and take-over commits."""
+        """Delete objects that no reader needs. Keep the newest two snapshots, later commits, and take-over commits."""
         snapshots = self._names("snapshots")
         if len(snapshots) < _KEPT_SNAPSHOTS:
             return
@@ -162,7 +162,7 @@ def _apply(record: Record, body: Iterator[memoryview], directory: Path, only: tu
     chunk = memoryview(b"")
     try:
         for path in record.removed:
-            if not path.endswith("/"):  # else it is an empty directory no more
+            if not path.endswith("/"):  # otherwise a directory that is no longer empty
                 (directory / path).unlink(missing_ok=True)
         for change in record.files:
             if change.path.endswith("/"):

@@ -4,7 +4,7 @@
     log/streams/…  .log .index  append-only: earlier bytes are not read again
     all other files             stored completely; only files below log/ change in place
 
-So checking an unchanged directory of a table's deletions costs one stat, whatever the number of files. Locks, temporary files,
+Checking an unchanged directory of a table's deletions costs one stat, regardless of the number of files. Locks, temporary files,
 and key indexes (which can be rebuilt) are excluded.
 """
 
@@ -102,7 +102,7 @@ class WorkingFiles:
             return
         try:
             file = (self._root / change.path).open("rb")
-        except OSError as error:  # Spark deletes the oldest of its files whenever it likes
+        except OSError as error:  # Spark can delete its oldest files at any time
             reason = f"the checkpoint's working copy cannot be read: {error.strerror}"
             raise StorageError(reason, where=str(self._root / change.path)) from error
         with file:
@@ -134,7 +134,7 @@ class WorkingFiles:
                 if _digests(content) != known.pages:
                     return None
                 changes.contents[path] = content
-            elif not (self._root / path).exists():  # Spark deletes the oldest of its files whenever it likes
+            elif not (self._root / path).exists():  # Spark can delete its oldest files at any time
                 continue
             changes.files.append(FileChange(path, known.size, [(0, known.size)] if known.size else []))
         return changes
@@ -152,7 +152,7 @@ class WorkingFiles:
         listed = self._listed.get(place)
         if listed is None or is_live or listed[0] != found.st_mtime_ns:
             names, folders = _list(self._root / place)
-            # Not remembered while a file can still be added within the same tick of the directory's clock.
+            # Not cached while a file can still be added within the same tick of the directory's clock.
             is_settled = found.st_mtime_ns < began_ns - _SETTLED_NS
             self._listed.pop(place, None)
             if is_settled and not is_live:
@@ -201,7 +201,7 @@ class WorkingFiles:
             if known is None or known.size != found.st_size:
                 pieces = [(begin, found.st_size - begin)] if found.st_size > begin else []
                 changes.files.append(FileChange(path, found.st_size, pieces))
-        elif found.st_size > _READ_BYTES:  # a file of deletions; such are never changed
+        elif found.st_size > _READ_BYTES:  # a file of deletions, which never changes
             changes.known[path] = _Known(found.st_size, kept or stamp)
             changes.files.append(FileChange(path, found.st_size, [(0, found.st_size)]))
         else:

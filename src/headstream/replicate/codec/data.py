@@ -55,7 +55,7 @@ class Change:
         stream_position: The position in the source's own log, or "".
         transaction_id: Id of the source's transaction, or "".
         change_mask: The columns that changed, as little-endian bits by ordinal, or None.
-        column_mask: The columns in the message, likewise, or None; a null in any other column is ignored.
+        column_mask: The columns in the message, as little-endian bits by ordinal, or None; a null in any other column is ignored.
         transaction_event_counter: Number of the event in its transaction, from 1, or None.
         transaction_last_event: Whether the event is the last of its transaction, or None.
         external_schema_id: The schema's id in another registry, or None.
@@ -79,11 +79,11 @@ def data_schema(columns: Sequence[ColumnMetadata], *, logical_types: bool, trans
     """Return the Avro schema that Replicate publishes for the data messages of a table.
 
     Args:
-        logical_types: Whether the endpoint's "Use logical data types" is on.
+        logical_types: Whether the endpoint's setting "Use logical data types" is on.
         transaction_fields: Whether the headers have transactionEventCounter and transactionLastEvent, as in later versions.
 
     Raises:
-        SchemaError: a column has a type that Replicate does not have.
+        SchemaError: a column has an unknown type.
     """
     data = [_nullable(column.name, avro_type(column, logical_types=logical_types)) for column in columns]
     headers: list[dict[str, Any]] = [{"name": "operation", "type": {"type": "enum", "name": "operation", "symbols": OPERATIONS}}]

@@ -99,7 +99,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
         parts.append(encode_string(envelope.message))
         return b"".join(parts)
     raise InvalidInputError(
-        f"an envelope of form {envelope.form!r} cannot have a message of {type(envelope.message).__name__}",
+        f"an envelope of form {envelope.form!r} cannot have a message of type {type(envelope.message).__name__}",
         advice="Use bytes in an Avro envelope, and a dict in a JSON envelope",
     )
 

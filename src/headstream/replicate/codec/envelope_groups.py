@@ -18,8 +18,8 @@ else:
     from cython.cimports.headstream.replicate.codec.avro import codes
 
 NO_GROUP = cython.declare(cython.uint, 0xFFFFFFFF)
-# A batch has few distinct ids: a table with this many slots spares most of them the dict lookup, which needs Python objects.
-# A slot is the id's length, where it is and its group, int64 each.
+# A batch has few distinct ids: a table with this many slots avoids most dict lookups, which need Python objects.
+# A slot has three int64: the id's length, position and group.
 SEEN_SLOTS = cython.declare(cython.longlong, 256)
 SLOT_SIZE = cython.declare(cython.longlong, 24)
 SLOT_PLACE = cython.declare(cython.longlong, 8)

@@ -43,7 +43,7 @@ __all__ = [
 
 MAGIC_HEAD = cython.declare(cython.uint, 0x534D7461)  # "atMS" as a little-endian number
 MAX_MAP_ENTRIES = cython.declare(cython.longlong, _MAX_MAP_ENTRIES)
-# The parts: of each an array of int64 of where it starts, and one of where it ends.
+# Number of int64 arrays: for each of the four parts, its starts and its ends.
 PARTS = cython.declare(cython.longlong, 8)
 ID = cython.declare(cython.longlong, 0)
 SCHEMA = cython.declare(cython.longlong, 2)

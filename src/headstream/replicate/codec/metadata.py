@@ -1,7 +1,7 @@
 """Metadata messages: one version of one source table, and the schema of its data messages.
 
-The message in JSON, which TableMetadata.to_json() returns too. In Avro every object is a record, and every column has a record
-type with the column's name:
+The message in JSON has the form below, which TableMetadata.to_json() also returns. In Avro every object is a record, and every
+column has a record type with the column's name:
 
     {"schemaId": text, "lineage": {"server", "task", "schema", "table": text, "tableVersion": long, "timestamp": text},
      "tableStructure": {"tableColumns": {<column>: {"ordinal": int, "type": text, "length", "precision", "scale": int,
@@ -126,13 +126,13 @@ def decode_metadata(envelope: Envelope) -> TableMetadata:
         raise SchemaError(
             "the Avro metadata message has no messageSchema",
             where=f"messageSchemaId {envelope.schema_id}",
-            advice="Configure Replicate to publish metadata messages in its own envelope",
+            advice="Configure Replicate to publish metadata messages in Replicate's own envelope",
         )
     reader = AvroReader(envelope.message)
     message = decode_value(reader, parse_schema(envelope.schema), "the metadata message")
     reader.finish("the metadata message")
     metadata = _from_message(message)
-    parse_schema(metadata.data_schema)  # a broken schema would fail every data message in Avro
+    parse_schema(metadata.data_schema)  # with an invalid schema, every data message in Avro would be rejected
     return metadata
 
 
@@ -211,7 +211,7 @@ def _from_message(message: object) -> TableMetadata:
         if column.ordinal < 1 or (place and column.ordinal == columns[place - 1].ordinal):
             raise SchemaError(f"column {column.name!r} has the ordinal {column.ordinal}; ordinals must be unique and start at 1")
     if lineage.get("table") == "":
-        raise SchemaError("the table name in the metadata message is empty")  # its directory would enclose its schema's tables
+        raise SchemaError("the table name in the metadata message is empty")  # its directory would contain its schema's tables
     return TableMetadata(
         _pull(document, "schemaId", str, None),
         Lineage(

@@ -110,7 +110,7 @@ def decimal_shape(column: ColumnMetadata) -> tuple[int, int]:
 
 
 def avro_type(column: ColumnMetadata, *, logical_types: bool) -> dict[str, Any]:
-    """Return a column's Avro type in Replicate without null; `logical_types` is the endpoint's "Use logical data types"."""
+    """Return the Avro type, without null, that Replicate uses; `logical_types` is the endpoint's "Use logical data types"."""
     kind = column.type.upper()
     if kind not in _TARGETS and kind != "NUMERIC":
         raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not a type of Replicate")

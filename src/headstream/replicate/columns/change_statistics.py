@@ -3,7 +3,7 @@
 The trace of changes has few rows and the same effect on Loads.observe() as the changes:
 
     REFRESH rows     one row per log time
-    other changes    the steps of H (changes above all changes logged earlier), and the last change
+    other changes    the steps of H (each change above all changes logged earlier), and the last change
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ BOOKKEEPING: Final = [
 
 _NOT_OF_EVENTS: Final = frozenset({"_hs_changed", "_hs_last_event", "_hs_logged_us", "_hs_topic", "_hs_partition", "_hs_offset"})
 Asked: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
-"""Returns, for rows with key columns, a mark for each row whose key may need all changes."""
+"""Marks, among rows with key columns, the rows whose key may need all changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def collapse(
         wanted: Marks the keys that need all changes in any case; None: no key.
         soft: Whether a deleted row keeps its values, so changes before its deletion are needed.
         tracks: Whether to return all changes of a key with several inserts or updates, which can belong to several rows that a
-            later key update distinguishes. A change that omits columns has the same effect.
+            later key update distinguishes. This also applies if a change omits columns.
     """
     names, columns = [column.name for column in metadata.columns], tuple(columns)
     keys = list(metadata.key_columns)
@@ -250,7 +250,7 @@ def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
 def _order(rows: pa.Table) -> pa.Array:
     """Return row numbers in the order in which rows take effect: by sequence; at the same sequence, a delete precedes an upsert.
 
-    Of two otherwise equal changes, the change received first is last and takes effect, as if both were in different batches.
+    Of two otherwise equal changes, the change received first is sorted last and takes effect, as if they were in two batches.
     """
     backwards = pa.array(np.arange(rows.num_rows - 1, -1, -1))
     chosen = rows.select(["_hs_sequence", "_hs_delete"]).take(backwards)

@@ -118,7 +118,7 @@ def array_from_json(values: list[Any], target: pa.DataType) -> tuple[pa.Array, d
         values: Of type str, int, Decimal, float, bool or None; BINARY is hex digits.
 
     Returns:
-        BINARY as bytes, all other types as strings, numbers with all digits.
+        BINARY as bytes, all other types as strings; numbers keep all digits.
     """
     bad: dict[int, str] = {}
     texts: list[str | None] = []
@@ -203,7 +203,7 @@ def _conversion(source: pa.DataType, target: pa.DataType) -> Callable[[pa.Array]
         return lambda array: _floats(array, target)
     if pa.types.is_decimal(target) and pa.types.is_string(source):
         return lambda array: _decimals_from_text(array, target)
-    if pa.types.is_decimal(target) and pa.types.is_decimal(source):  # by way of a wide one: Arrow does not see the overflow
+    if pa.types.is_decimal(target) and pa.types.is_decimal(source):  # through a wide decimal: Arrow does not detect the overflow
         return lambda array: array.cast(pa.decimal256(76, target.scale)).cast(target)
     if pa.types.is_integer(target) and pa.types.is_string(source):
         return lambda array: _integers_from_text(array, target)
@@ -246,7 +246,7 @@ def _timestamps_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
     trimmed = pc.replace_substring_regex(array, r"^(.{19}\.\d{6})\d+", r"\1")
     zoned = pc.match_substring_regex(trimmed, _ZONE)
     if not pc.any(zoned).as_py():
-        return trimmed.cast(pa.timestamp("us")).cast(target)  # no zone is written: it is UTC
+        return trimmed.cast(pa.timestamp("us")).cast(target)  # a time without a zone is UTC
     spelled = pc.if_else(zoned, pc.ascii_upper(trimmed), pc.binary_join_element_wise(trimmed, "Z", ""))
     return spelled.cast(pa.timestamp("us", "UTC")).cast(target)
 
@@ -285,7 +285,7 @@ def time_texts(texts: pa.StringArray) -> pa.StringArray:
 
 
 def number_texts(texts: pa.StringArray, scale: int | None) -> pa.StringArray:
-    """Return wide numbers as strings in one form, so that `1.10` and `1.1` are the same key.
+    """Return wide numbers as strings in a canonical form, so that `1.10` and `1.1` are the same key.
 
     Args:
         scale: Digits after the decimal point; None: as many as the number needs.
@@ -300,11 +300,11 @@ def _number_text(text: str, scale: int | None) -> str:
         return text
     try:
         number = Decimal(text.strip())
-    except InvalidOperation:  # an exponent beyond those of a Decimal
+    except InvalidOperation:  # the exponent exceeds the range of a Decimal
         return text
     if not number:
         number = Decimal(0)
-    if abs(number.adjusted()) > MAX_PRECISION:  # its plain form can be longer than the memory
+    if abs(number.adjusted()) > MAX_PRECISION:  # its form without an exponent can exceed the memory
         return text
     plain = f"{number:f}"
     if scale is None:

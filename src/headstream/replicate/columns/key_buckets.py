@@ -41,8 +41,8 @@ def bucket_numbers(keys: Sequence[pa.ChunkedArray], rows: int, count: int) -> np
 def divide_changes(changes: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Yield the parts in which decoded changes are merged, with their names; few changes are one part without a name.
 
-    A hash of the transaction, or of the position in the log, selects the part, so a rerun divides the same changes equally. The
-    name includes the number of parts.
+    A hash of the transaction, or of the position in the log, selects the part, so a rerun divides the same changes in the same
+    way. The name includes the number of parts.
     """
     count = -(-changes.nbytes // MAX_UNIT_BYTES)
     if count < 2:

@@ -1,7 +1,7 @@
-"""Rows with more bytes than one Arrow array of strings or bytes can have: 2 GiB, because offsets are int32.
+"""Takes rows with more bytes than one Arrow array of strings or bytes can have: 2 GiB, because offsets are int32.
 
-To take rows of a column, Arrow concatenates its chunks, and fails above this size. Filters, casts and slices work chunk by chunk.
-A large merge is divided into parts (key_buckets.divide_changes()).
+To take rows of a column, Arrow concatenates the column's chunks, and fails above this size. Filters, casts and slices work chunk
+by chunk. A large merge is divided into parts (key_buckets.divide_changes()).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def steps_of(times: npt.NDArray[np.int64], sequences: pa.Array) -> list[Mark]:
 
 
 def thinned(marks: Sequence[Mark], most: int) -> list[Mark]:
-    """Return at most `most` marks, dropping every second mark of the older half until the rest fits."""
+    """Return at most `most` marks, dropping every second mark of the older half until the remaining marks fit."""
     kept = list(marks)
     while len(kept) > most:
         del kept[: len(kept) // 2 : 2]

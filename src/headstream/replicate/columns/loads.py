@@ -2,14 +2,14 @@
 
 H(t) is the highest change sequence of the table that was logged before the time t. A position is a string:
 
-    place(change)                        change sequence, whatever the time and number of its log entries
+    place(change)                        change sequence, regardless of the time and number of the change's log entries
     place(REFRESH row logged at t)       floor of the row's load, LOAD_MARK, t
 
 REFRESH rows of a table that are at most `load_gap` apart belong to the same load. After a longer pause, from a row at time e to a
 row at time a, the row at a begins a new load if a change newer than H(e) was logged in the pause, more than `load_gap` before a.
 The floor of this load is H(a). Otherwise the rows continue the previous load, or begin the first load, whose floor is "". A load
-that was announced for a time contains the rows since that time, and its floor is H of the time. If the previous load has the same
-floor, AGAIN_MARK is appended to the floor.
+that was announced for a time contains the rows since that time, and its floor is H of that time. If the previous load has the
+same floor, AGAIN_MARK is appended to the floor.
 
     ".1690000000000000"                                        a row of the first load, below every change
     "20230321213416580000000000000000017.1690000000000000"     a row of a later load: floor, a point, log time (us)
@@ -106,8 +106,8 @@ class Loads:
         truncations: Log times and change sequences of the newest truncations; rows below them no longer exist.
         truncation_count: Number of known truncations of the source table.
         closed_us: Log time of the newest effective last row; loads that began up to this time have ended.
-        firsts: Log times of more first rows.
-        lasts: Log times of more last rows.
+        firsts: Log times of marked first rows of loads that have not ended.
+        lasts: Log times of marked last rows that have not yet taken effect.
     """
 
     loads: list[Load] = field(default_factory=list)
@@ -180,7 +180,7 @@ class Loads:
         self.ended_us = max([self.ended_us, *begun_us])
 
     def mark_first(self, at_us: int) -> bool:
-        """Record the log time of a load's first row. The load begins, including rows logged just before it in other partitions.
+        """Record the log time of a load's first row. Rows logged just before in other partitions belong to the load too.
 
         Returns:
             Whether this load is new, and not the table's first load.
@@ -233,7 +233,7 @@ class Loads:
 
         Args:
             changes: Decoded changes from observe(), with REFRESH rows only from before `read_until_us`.
-            keeps_all: Whether the table retains rows that loads have removed; such changes are then merged and removed again.
+            keeps_all: Whether the table retains rows that loads have removed; removed changes are then merged and removed again.
         """
         sequences = changes["_hs_sequence"].combine_chunks()
         loaded = _is_load(changes)
@@ -260,7 +260,7 @@ class Loads:
         """Return the sequences; late changes are positioned below the first load that began after they were logged."""
         is_placed = loaded
         for load in self.loads:
-            begun_us = load.begun_us if load.floor else load.begun_us - gap_us  # within the gap it is above the first load
+            begun_us = load.begun_us if load.floor else load.begun_us - gap_us  # within the gap, a change is above the first load
             before = pc.and_(pa.array(logged < begun_us), pc.greater(sequences, load.floor))
             late = pc.and_not(before, is_placed)
             if pc.any(late).as_py():
@@ -286,7 +286,7 @@ class Loads:
         self.spans = spans
 
     def _observe_late_row(self, at_us: int, gap_us: int) -> None:
-        """Assign a REFRESH row logged before `read_until_us` to a near load, or to a new load between two loads."""
+        """Assign a REFRESH row logged before `read_until_us` to a nearby load, or to a new load between two loads."""
         number = bisect_right([load.begun_us for load in self.loads], at_us) - 1
         after = self.loads[number + 1] if number + 1 < len(self.loads) else None
         if number >= 0 and at_us <= self.loads[number].ended_us + gap_us:
@@ -371,7 +371,7 @@ class Loads:
             take(first_us)
             newest = self.loads[-1] if self.loads else None
             if newest is not None and newest.ended_us < newest.begun_us <= first_us and not is_begun:
-                newest.ended_us = last_us  # begun by hand, this is its first row
+                newest.ended_us = last_us  # a load begun by hand: this is its first row
             elif is_begun or (self.changed_us is not None and first_us > self.changed_us + gap_us):
                 self._add(Load(first_us, last_us, self._own_floor(self.highest)))
             elif newest is None:
@@ -431,7 +431,7 @@ class Loads:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Loads:
-        """Return the loads from a document of to_document(), also in the older form with one mark per batch."""
+        """Return the loads from the result of to_document(), also in the older form with one mark per batch."""
         loads = [Load(begun_us, ended_us, floor) for begun_us, ended_us, floor in document["loads"]]
         marks = [(us, sequence) for us, sequence in document["marks"]]
         if "read_until_us" in document:
@@ -446,7 +446,7 @@ class Loads:
         for us, sequence in sorted(marks):
             if sequence > (steps[-1][1] if steps else ""):
                 steps.append((us, sequence))
-        # Rows placed by the older version stay placed: everything seen so far counts as read.
+        # Rows keep the positions from the older version: everything seen so far is treated as read.
         until_us = 1 + max([0, *(us for us, _ in steps), *(load.ended_us for load in loads)])
         settled = f"{document['settled']}{LOAD_MARK}" if document["settled"] else ""
         highest = steps[-1][1] if steps else ""

@@ -9,7 +9,7 @@ A Delta log stores a partition value as a string, and deltalake also uses the st
     ''                                 means null in the log
     __HIVE_DEFAULT_PARTITION__         means null in Spark
     ~                                  deltalake's compaction does not find the file
-    the character 0                    is not allowed in a path
+    the NUL character                  is not allowed in a path
     a long string                      exceeds the length of a file name
 """
 

@@ -33,7 +33,7 @@ RAW_SCHEMA: Final = pa.schema(
 
 
 REPAIR_TOPIC: Final = "replicate/repair"
-"""The topic in the coordinates of repair messages, which does not exist; the messages have Replicate's flat form."""
+"""The topic in the coordinates of repair messages; no such topic exists. The messages have Replicate's flat form."""
 COORDINATE_COLUMNS: Final = ("topic", "partition", "offset")
 CHANGE_COORDINATES: Final = tuple(f"_hs_{name}" for name in COORDINATE_COLUMNS)
 """The names of COORDINATE_COLUMNS in decoded changes."""
@@ -51,7 +51,7 @@ def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int6
     """Return the numbers of rows with wanted coordinates, in order, and the row numbers of their coordinates in `wanted`.
 
     Args:
-        wanted: With COORDINATE_COLUMNS; of repeated coordinates, only the first are used.
+        wanted: With COORDINATE_COLUMNS; if coordinates are repeated, only their first row is used.
     """
     names = list(COORDINATE_COLUMNS)
     left, right = (

@@ -13,8 +13,8 @@ depend on the order of changes, on their micro-batches, or on repetitions. It fo
     an insert           writes every column, with null if its schema lacks a column; likewise a row of a full load
     an update           writes the columns that it carries, if its schema has them: columns dropped at the source remain
 
-One complete image wrote most columns of a row. So a KnownRow has the position of its newest complete image (`base`), and the
-other changes with the groups of columns that they wrote. Groups are joined, since a row of 1,000 columns has few groups.
+Usually one complete image wrote most columns of a row. So a KnownRow has the position of its newest complete image (`base`), and
+the other changes with the groups of columns that they wrote. Groups are joined, since a row of 1,000 columns has few groups.
 
 A key update moves a row from one key to another. The keys that key updates connect are replayed together: replay() sorts all
 changes of these keys and applies each change once, so the result also depends only on the set of changes.
@@ -41,7 +41,7 @@ Key: TypeAlias = tuple[Any, ...]
 NO_SOURCE: Final = -1
 """The source of a value that no change has written, which is null."""
 KNOWN_STATE: Final = -1
-"""The number of an event that has the state of a key when its changes were first logged, and may have replaced older events."""
+"""The number of an event that has the state of a key when its changes were first logged, and can replace older events."""
 _FILL: Final = "-"
 _MANY_PAIRS: Final = 64
 """Number of pairs of groups above which a join by column is faster than a join by group."""
@@ -63,8 +63,8 @@ class KnownRow:
 
     Args:
         base: The newest complete image.
-        groups: The changes that wrote other columns, each with its columns. A change has at least one column and another version
-            than the image, and a column belongs to one change.
+        groups: The changes that wrote other columns, with these columns. A change has at least one column and a version that
+            differs from the image's version; a column belongs to one change.
     """
 
     base: Written = _ABSENT
@@ -186,7 +186,7 @@ class KeyEvent:
 
     @property
     def unit(self) -> str:
-        """Identifies the changes that take effect together. Transaction ids can be reused, so the commit time is included."""
+        """An id of the changes that take effect together; includes the commit time, because transaction ids can be reused."""
         return f"{self.transaction} {self.sequence[:16]}" if self.transaction else self.sequence
 
 
@@ -224,7 +224,7 @@ def join_key(deletions: Iterable[str], upserts: Iterable[tuple[str, KnownRow]], 
     highest = deleted[-1] if deleted else ""
     if not found and not highest:
         return None
-    # Of a deleted row the last columns are those since the deletion before that one.
+    # The last columns of a deleted row are the columns written since the previous deletion.
     floor = max((place for place in (*deleted, *ended) if place <= newest), default="") if found else ""
     row = KnownRow()
     for _, other in found:

@@ -26,7 +26,7 @@ _FILL = "-"
 
 
 def write_versions(row: KnownRow, sequence: str, deletion: str = "") -> str | None:
-    """Return the string for a row, or None.
+    """Return the string for a row; None if every column has `sequence`.
 
     Args:
         deletion: Position of a deletion before the row's columns if it is stored only here, or "".
@@ -72,7 +72,7 @@ def read_versions(text: str | None, sequence: str, columns: Sequence[str], sourc
 
 
 def not_carried_sql(columns: Sequence[str]) -> str:
-    """Return SQL for the string of a row after a schema older than the row has added columns, which the row does not carry."""
+    """Return SQL for the string of a row that lacks the given columns, which a schema older than the row has added."""
     names = json.dumps(list(columns), ensure_ascii=False).replace("'", "''")
     return f"concat(coalesce(_hs_versions, concat('{UNIFORM_MARK}', _hs_sequence)), chr(10), '{names}')"
 

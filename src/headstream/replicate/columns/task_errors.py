@@ -16,7 +16,7 @@ _MOST_NAMED: Final = 20
 
 @contextmanager
 def naming_messages(step: str, *rows: pa.Table | pa.RecordBatch, columns: Sequence[str] = CHANGE_COORDINATES) -> Iterator[None]:
-    """Add the current step, and topic, partition and offset range of its messages, to an error.
+    """Add the current step, and topic, partition and offset range of the step's messages, to an error.
 
     Args:
         step: The step, for example `joining SHOP.orders, bucket 3`.

@@ -1,8 +1,8 @@
 """Versions of columns: identify the change that wrote each column of a row, since partial changes can arrive out of order.
 
 A row has one change sequence, `_hs_sequence`. If different changes wrote its columns, the row also has `_hs_versions`, with a
-version of VERSION_CHARACTERS per column, in the order of the table's columns. Versions are strings that are compared as such,
-padded to one length with '-':
+version of VERSION_CHARACTERS per column, in the order of the table's columns. Versions are compared as strings, and are padded
+with '-' to the same length:
 
     "                                                    "   the column was not written yet
     ".1690000000000000-----------------------------------"   the first full load: a point, and the row's log time

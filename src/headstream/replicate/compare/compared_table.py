@@ -1,4 +1,4 @@
-"""A source table and its target, with columns in a common form, so that equal values are equal in Spark.
+"""A source table and its target, with columns in a common form, so that Spark finds equal values equal.
 
 Values are read in the type of the target's column. Values that databases, capture tools and Spark write differently are brought
 to the same form on both sides:

@@ -1,6 +1,6 @@
 """Compares one table with its source, also while the pipeline applies changes.
 
-A row that differs may only be delayed. So the row is read again, in these steps:
+A row may differ merely because its change is late. So the row is read again, in these steps:
 
     1. read the source's row
     2. wait until the pipeline has applied every message that was logged up to the time of step 1
@@ -119,9 +119,9 @@ class PipelineProgress:
         self._read = read
 
     def wait(self, until_us: int, wait_us: int) -> bool:
-        """Wait until the pipeline has applied all messages logged before a time, at most `wait_us`; return whether it has.
+        """Wait at most `wait_us` until the pipeline has applied all messages logged before a time; return whether it succeeded.
 
-        If the pipeline is not running, return at once.
+        If the pipeline is not running, return immediately.
         """
         end = time.monotonic() + wait_us / 1e6
         while True:

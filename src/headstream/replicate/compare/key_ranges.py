@@ -4,8 +4,8 @@
     digest     number of rows | xor of the rows' hashes | sum of their upper halves | sum of their lower halves
 
 The digests of both sides are computed on Spark's executors, and only digests are sent to the driver. Differing ranges with many
-rows are divided again as long as this reduces them. Spark groups the remaining rows by key. Keys that are missing on one
-side, occur twice or have different values are sent to the driver.
+rows are divided again until this no longer reduces the number of rows. Spark groups the remaining rows by key. Keys that are
+missing on one side, occur twice or have different values are sent to the driver.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def find_differing_keys(table: ComparedTable, limit: int, connections: int, show
 
 
 def _find_by_hash(table: ComparedTable, limit: int, show: Callable[[str], None]) -> Found:
-    """Find the keys without a range key: the source is read through one connection, and a second time if digests differ."""
+    """Find differing keys without a range key; read the source through one connection, a second time if digests differ."""
     found, bucket = _nothing(table), sf.pmod(sf.xxhash64(*table.keys), sf.lit(_RANGES))
     show("digests of all keys")
     source = _digests(table, table.source_rows(), bucket)

@@ -4,9 +4,9 @@ The sequence of a repair is the newest known sequence of the table, plus one in 
 determined before the source's rows were read for the repair. So:
 
     a change committed after that read       has a higher sequence and overrides the repair
-    a change committed before                is in the row that was read; if already applied, its sequence is lower;
+    a change committed before that read      is in the row that was read; if already applied, its sequence is lower;
                                              if it arrives later, it and later changes restore the source's row
-    everything in the target                 (rows, deletions, rows of loads) is lower
+    everything in the target                 (rows, deletions, rows of loads) has a lower sequence
 
 The messages have the flat form, which names the table instead of a schema, and are decoded by the newest schema with their
 columns. They are the arguments of a request in the checkpoint, which the pipeline executes (run/between_batches.py). Nothing is

@@ -66,7 +66,7 @@ class Partitions:
     Args:
         column: A numeric or date column of the result.
         low: The lowest value, as an SQL literal without quotes.
-        high: The highest value, likewise.
+        high: The highest value, as an SQL literal without quotes.
         count: Number of connections.
     """
 
@@ -102,7 +102,7 @@ class SourceDatabase:
         return f"CAST({self.quote(name)} AS {self._text_type})"
 
     def array_as_json(self, name: str) -> str | None:
-        """Return SQL that converts an array to JSON as Debezium does; None if the database cannot."""
+        """Return SQL that converts an array to JSON as Debezium does; None if the database cannot convert arrays."""
         is_postgresql = self._access.url.startswith("jdbc:postgresql")
         return f"CAST(array_to_json({self.quote(name)}) AS TEXT)" if is_postgresql else None
 

@@ -68,7 +68,7 @@ def compare_tables(
     settings: CompareSettings | None = None,
     show: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Compared]:
-    """Compare a pipeline's tables with their sources, and yield the results; a table that cannot be compared has an error.
+    """Compare a pipeline's tables with their sources, and yield the results, with an error for a table that cannot be compared.
 
     Args:
         tables: Location of the pipeline's tables.

@@ -148,7 +148,7 @@ class Decoder:
         return Decoded.join(parts)
 
     def _debezium_rows(self, raw: pa.RecordBatch, form: np.ndarray, reasons: dict[int, str]) -> np.ndarray:
-        """Return the Debezium messages, and remove their forms and reasons as Replicate messages."""
+        """Return the rows of Debezium messages; reset their forms and reasons, which are only for messages of Replicate."""
         if self._options.debezium is None:
             return np.zeros(0, np.int64)
         topics = raw.column("topic").dictionary_encode()
@@ -262,7 +262,7 @@ def decode_partitions(
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
         decoder.schema_store.expire()  # the driver decodes a micro-batch again once it has stored new schemas
-        decoder.schema_store.scan()  # also those of further tables for an id that is known
+        decoder.schema_store.scan()  # also schemas of more tables with a known id
         for batch in _gathered(batches):
             yield _decode(decoder, batch, with_statistics=with_statistics)
 

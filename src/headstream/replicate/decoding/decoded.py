@@ -119,7 +119,7 @@ class Decoded:
 
         Args:
             schema_ids: The schemas; None for all.
-            wanted: COORDINATE_COLUMNS of the required changes; more can be returned. None for all.
+            wanted: COORDINATE_COLUMNS of the required changes; more changes can be returned. None for all.
         """
         for schema_id, stored in self.stored.items():
             if schema_ids is None or schema_id in schema_ids:
@@ -145,7 +145,7 @@ class Decoded:
             schema_id: [*self.stored[schema_id].fetch().to_batches(), *self.changes.get(schema_id, ())]
             for schema_id in schema_ids
         }
-        fetched = {schema_id: batches for schema_id, batches in parts.items() if batches}  # all of them can be left out
+        fetched = {schema_id: batches for schema_id, batches in parts.items() if batches}  # all changes can be excluded
         stored = {schema_id: found for schema_id, found in self.stored.items() if schema_id not in parts}
         return replace(self, changes={**self.changes, **fetched}, stored=stored)
 

@@ -6,8 +6,8 @@ Each partition in the planned offsets has one of these bounds:
     if the partition was read up to its end when a trigger began: messages appended later are not older than the newest
         message read by then, nor, apart from clock skew, than the trigger
 
-All messages before the lowest bound have been read. LogAppendTime never decreases. Producers set CreateTime: a message whose time
-decreases more than any earlier time is late, see loads.py.
+All messages before the lowest bound have been read. LogAppendTime never decreases. Producers set CreateTime: if the time of a
+message decreases by more than any earlier decrease, the message is late, see loads.py.
 """
 
 from __future__ import annotations

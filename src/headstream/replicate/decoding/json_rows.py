@@ -66,7 +66,7 @@ def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalo
     result = JsonRows()
     groups: dict[tuple[str | tuple[str, str], str | None, str | None], list[_Message]] = {}
     payloads, topics = raw.column("payload"), raw.column("topic")
-    needs_topic = functools.cache(catalog.needs_topic)  # which lists the files of a zone without schemas
+    needs_topic = functools.cache(catalog.needs_topic)  # a call lists the files of a schema store without schemas
     for row in rows:
         try:
             envelope = decode_envelope(payloads[row].as_py(), options.format)
@@ -109,7 +109,7 @@ def _by_versions(
 
 
 def _by_mask(found: list[Found], change: Change) -> list[Found]:
-    """Return schemas; schemas that fit the change's mask come first: the mask has all columns with a value and no other bits."""
+    """Return schemas, first the schemas that fit the change's mask: it has all columns with a value and no other bits."""
     if len(found) < 2 or not change.column_mask:
         return found
     mask = decode_mask(change.column_mask)

@@ -4,9 +4,9 @@ Replicate's guide specifies little-endian, but no public sample proves this. A r
 column mask has a bit without a column, or omits a column that has a value. It also contradicts the order if the change mask omits
 a column that differs from beforeData.
 
-The format excludes the first two cases. So one row whose column mask contradicts exactly one order decides for its task. A column
-can differ although its change mask omits it, so two changes are needed to decide by change masks. In one order, these masks must
-have exactly the columns that differ, and contradict the other order. NaN equals NaN, and -0.0 equals 0.0.
+The format excludes the first two cases. So one row whose column mask contradicts exactly one order decides the order of its task.
+A column can differ although the change mask omits it, so two changes are needed to decide by change masks: in one order, these
+masks have exactly the columns that differ, and the rows contradict the other order. NaN equals NaN, and -0.0 equals 0.0.
 
 The order of a task is stored in a file or object of the schema store, `_mask_orders/<server>/<task>`, which later runs and other
 processes read. The file `<task>.evidence` has the reason for the decision, as JSON.
@@ -90,7 +90,7 @@ class MaskOrders:
             raise StorageError(f"cannot read a mask order: {error.strerror}", where=str(path)) from error
 
     def _read_object(self, lineage: Lineage, place: StorePlace) -> str | None:
-        """Return the order from the object store, read at most once per _ASK_EVERY_S; first store a local order there."""
+        """Return the order from the object store, read at most once per _ASK_EVERY_S, after storing any local order there."""
         task, now_s = (lineage.server, lineage.task), self._clock_s()
         if task in self._asked_s and now_s < self._asked_s[task] + _ASK_EVERY_S:
             return None
@@ -102,7 +102,7 @@ class MaskOrders:
         return None if found is None else found[0].decode()
 
     def vote(self, lineage: Lineage, votes: dict[Order, set[str]]) -> dict[Order, set[str]]:
-        """Add change sequences that support an order of a task, and return all sequences so far; they are kept only in memory."""
+        """Add change sequences that support an order of a task, and return all sequences so far. They are kept only in memory."""
         kept = self._votes.setdefault((lineage.server, lineage.task), {"little": set(), "big": set()})
         for order, sequences in votes.items():
             kept[order] = set(sorted(kept[order] | sequences)[:_KEPT_VOTES])
@@ -200,7 +200,7 @@ def wider_than(masks: pa.BinaryArray, ordinals: frozenset[int]) -> RowMarks:
     found: RowMarks = np.zeros(len(masks), np.bool_)
     full = _full(ordinals)
     if all(not mask or not int.from_bytes(mask, "little") & ~full for mask in masks.unique().to_pylist()):
-        return found  # as in all messages but broken ones
+        return found  # as in all valid messages
     coded = masks.dictionary_encode()
     beyond = [mask is not None and int.from_bytes(mask, "little") & ~full != 0 for mask in coded.dictionary.to_pylist()]
     marks: RowMarks = pc.fill_null(pc.take(pa.array(beyond, pa.bool_()), coded.indices), False).to_numpy(zero_copy_only=False)

@@ -101,7 +101,7 @@ def _judge(
     if found["big"].any() == found["little"].any():
         return None
     row = int(np.flatnonzero(found[order])[0])
-    evidence = {"rows": int(np.count_nonzero(found[order])), "by": "rows that the other order cannot mean"}
+    evidence = {"rows": int(np.count_nonzero(found[order])), "by": "rows that are impossible in the other order"}
     return order, evidence | _show(columns, changed, row)
 
 

@@ -207,7 +207,7 @@ class _Parts:
         return convert(self.array("headers", name, kind), kind)[0]
 
     def mask(self, name: str) -> pa.Array:
-        """Return a mask; record a row whose mask is not bytes in `mask_faults`, by its index in the decoded rows."""
+        """Return a mask; rows whose mask is not bytes are recorded in `mask_faults`, by index in the decoded rows."""
         found = self.array("headers", name, pa.binary())
         if pa.types.is_binary(found.type):
             return found

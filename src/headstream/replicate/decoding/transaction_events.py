@@ -22,9 +22,9 @@ _REFRESH: Final = pa.scalar(OPERATIONS.index("REFRESH"), pa.int8())
 
 EVENTS_SCHEMA: Final = pa.schema(
     [
-        pa.field("key", pa.string()),  # the transaction, task and server included; null if the message does not contain it
-        pa.field("event", pa.int64()),  # its number, from 1
-        pa.field("last", pa.bool_()),  # whether it is the last one; null if unknown
+        pa.field("key", pa.string()),  # server, task and id of the transaction; null if the message has none
+        pa.field("event", pa.int64()),  # the event's number, from 1
+        pa.field("last", pa.bool_()),  # whether the event is the last; null if unknown
     ]
 )
 
@@ -91,7 +91,7 @@ def divide_events(seen: pa.Table) -> SeenEvents:
     """Divide events into complete and incomplete transactions.
 
     Args:
-        seen: All known events of the transactions (EVENTS_SCHEMA); a row without an event number has a number of changes without
+        seen: All known events of the transactions (EVENTS_SCHEMA); a row without a transaction has the number of changes without
             a position.
     """
     unnumbered = pc.sum(seen["event"].filter(pc.is_null(seen["key"]))).as_py() or 0
@@ -102,7 +102,7 @@ def divide_events(seen: pa.Table) -> SeenEvents:
     )
     whole = pc.and_(pc.equal(found["event_count_distinct"], found["end_max"]), pc.equal(found["event_max"], found["end_max"]))
     whole = pc.fill_null(whole, False)
-    several = found["key"].filter(pc.and_(whole, pc.greater(found["end_max"], 1)))  # a single event is complete each time
+    several = found["key"].filter(pc.and_(whole, pc.greater(found["end_max"], 1)))  # single events are always complete
     in_part = found["key"].filter(pc.invert(whole))
     return SeenEvents(
         several.combine_chunks(), seen.filter(pc.is_in(seen["key"], value_set=in_part.combine_chunks())), unnumbered

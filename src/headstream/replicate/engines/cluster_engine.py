@@ -1,7 +1,7 @@
 """The engine for a cluster: Spark for large changes and large tables, deltalake in the driver for small changes of small tables.
 
-A Spark MERGE takes at least a second, and a merge by deltalake takes some hundredths. So a micro-batch with few changes in each
-of many tables is merged in the driver. Limits on the sizes of changes and table bound the driver's memory.
+A Spark MERGE takes at least a second, and a merge by deltalake takes some hundredths of a second. So a micro-batch with few
+changes in each of many tables is merged in the driver. Limits on the sizes of changes and table bound the driver's memory.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from headstream.replicate.settings.merge_settings import MergeSettings, MergeStr
 from headstream.replicate.storage.places import Place
 
 MAX_DRIVER_TABLE_BYTES: Final = 32 << 20
-"""Maximum size of a table's files for work in the driver. In memory, the rows take several times as much, for every table that is
-merged at the same time."""
+"""Maximum size of a table's files for work in the driver. In memory, the rows take several times this size, for every table that
+is merged at the same time."""
 
 
 class ClusterEngine(LoggedTable):
@@ -68,7 +68,7 @@ class ClusterEngine(LoggedTable):
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         if not isinstance(changes, pa.Table):
             return self._large.merge(plan, changes, app_id, version)
-        # The driver merges few changes by deletion vectors regardless of the table's size: it reads only what they need.
+        # The driver merges few changes with deletion vectors regardless of the table's size: it reads only rows of their keys.
         counts = self._small.merge_on_read(plan, changes, app_id, version)
         return self._by_size.merge(plan, changes, app_id, version) if counts is None else counts
 

@@ -94,7 +94,7 @@ class DeltaSparkEngine(LoggedTable):
         ):
             frame.createOrReplaceTempView(_SOURCE)
             done = self._spark.sql("\n".join(filter(None, clauses))).collect()
-        # A merge that Delta has found remembered gives no row, and neither does one whose answer was lost.
+        # The result has no row if the log already recorded the merge, or if the response to its commit was lost.
         return (
             RowCounts(done[0]["num_inserted_rows"], done[0]["num_updated_rows"], done[0]["num_deleted_rows"])
             if done
@@ -119,7 +119,7 @@ class DeltaSparkEngine(LoggedTable):
             return self.merge(plan, changes, app_id, version)
         partitions = ", ".join(map(quote_name, self._log.table.metadata().partition_columns))
         columns = ", ".join(f"{value} AS {name}" for name, value in plan.insert.items())
-        hint = f"/*+ REBALANCE({partitions}) */ " if partitions else ""  # else a file for each task and partition
+        hint = f"/*+ REBALANCE({partitions}) */ " if partitions else ""  # otherwise one file per task and partition
         with self._committing("the merge failed", app_id, version), self._own(changes) as frame:
             frame.createOrReplaceTempView(_SOURCE)
             rows = self._spark.sql(f"SELECT {hint}{columns} FROM {_SOURCE} AS s WHERE {plan.insert_when}")
@@ -191,7 +191,7 @@ class DeltaSparkEngine(LoggedTable):
             known = self._log.count_values(column)
         if known is not None:
             return known
-        with translated(self.path, "the table cannot be read"):  # Spark's statistics are those of 32 columns
+        with translated(self.path, "the table cannot be read"):  # Spark writes statistics of only 32 columns
             return int(self._spark.sql(f"SELECT count({quote_name(column)}) AS count FROM {self._name}").collect()[0]["count"])
 
     def _hide_partitions(self) -> None:

@@ -92,7 +92,7 @@ class TableLog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the table has no files, and so no rows, now and at all earlier calls, which precede each merge."""
+        """Whether the table has no files (and so no rows) now, and had none at earlier calls; called before each merge."""
         self._has_files = self._has_files or (self._table is not None and self._table.get_add_actions().num_rows > 0)
         return not self._has_files
 
@@ -106,7 +106,7 @@ class TableLog:
 
     @property
     def missing_properties(self) -> dict[str, str]:
-        """The properties of path_properties() that the table, created by another version of Headstream, lacks."""
+        """The properties of path_properties() that the table lacks because another version of Headstream created it."""
         metadata = self.table.metadata()
         wanted = path_properties(self.columns, metadata.partition_columns)
         return {} if wanted.items() <= metadata.configuration.items() else wanted
@@ -161,7 +161,7 @@ class TableLog:
             unneeded = self.table.vacuum(hours, dry_run=has_vectors, enforce_retention_duration=False, full=True)
             if not has_vectors:
                 return
-            # deltalake counts the files of deletion vectors as unneeded, those of the present version too.
+            # deltalake treats all files of deletion vectors as unneeded, even in the current version.
             log = LogSnapshot.read(self.path, with_removed=True, at_least=self.table.version())
             kept = log.vector_names(time.time_ns() // 1_000_000 - hours * _HOUR_MS)
             for name in unneeded:
@@ -219,7 +219,7 @@ class DeltaLakeEngine(LoggedTable):
                     configuration=path_properties(columns, partition_by),
                     storage_options=delta_options(self.path),
                 )
-            if self._properties:  # deltalake creates no table with properties that it does not know
+            if self._properties:  # deltalake cannot create a table with properties that it does not know
                 self._log.refresh()
                 with self._committing("the table cannot be created"):
                     self._log.table.alter.set_table_properties(dict(self._properties), raise_if_not_exists=False)
@@ -246,7 +246,7 @@ class DeltaLakeEngine(LoggedTable):
         self._refuse_unescaped_paths()
         table = self._log.table
         partitions = table.metadata().partition_columns or None
-        stored = pa.schema(table.schema().to_arrow())  # its lists and maps too, which a change table has
+        stored = pa.schema(table.schema().to_arrow())  # including lists and maps, as in change tables
         schema = pa.schema([f.with_type(arrow_type(widened[f.name])) if f.name in widened else f for f in stored])
         with (
             self._committing("the table cannot be changed"),
@@ -275,7 +275,7 @@ class DeltaLakeEngine(LoggedTable):
         try:
             metrics = self._merge(plan, changes, app_id, version)
         except StorageError:
-            # An object store's answer to a commit can be lost; its retry then finds a conflict, with the commit itself.
+            # The response of an object store to a commit can be lost; the retry then conflicts with the commit itself.
             if self._log.table.version() == before or self._log.last_applied(app_id) != version:
                 raise
             metrics = next(entry["operationMetrics"] for entry in self._log.table.history() if entry["operation"] == "MERGE")
@@ -312,11 +312,11 @@ class DeltaLakeEngine(LoggedTable):
         rows, counts = rewritten(stored, changes, plan, matched_changes(stored, changes, plan.match))
         try:
             with self._committing("the merge failed"):
-                # The predicate has a row that another writer appends meanwhile be a conflict, as with a merge.
+                # With the predicate, a row that another writer appends in the meantime causes a conflict, as in a merge.
                 write_deltalake(
                     self._log.table, rows, mode="overwrite", predicate="TRUE", commit_properties=_remembering(app_id, version)
                 )
-        except StorageError:  # as merge() says
+        except StorageError:  # see merge()
             if self._log.table.version() == before or self._log.last_applied(app_id) != version:
                 raise
         return counts
@@ -367,12 +367,12 @@ class DeltaLakeEngine(LoggedTable):
             with Translated(self.path, action):
                 yield
         except StorageError:
-            with suppress(StorageError):  # the store may be down; then the next failure comes here again
+            with suppress(StorageError):  # the store may be unavailable; the next failure refreshes again
                 self._log.refresh()
             raise
 
     def _query(self, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
-        # Not to_pyarrow_table(): it gives nulls for the columns of a table with column mapping, and refuses deletion vectors.
+        # Not to_pyarrow_table(): it returns nulls for the columns of a table with column mapping, and rejects deletion vectors.
         names = ", ".join(map(quote_name, schema.names))
         found = QueryBuilder().register("t", self._log.table).execute(f"SELECT {names} FROM t WHERE {where}")
         return (pa.record_batch(batch).cast(schema) for batch in found)

@@ -88,7 +88,7 @@ class TableEngine(Protocol):
         """Return the highest version that a merge or append recorded for app_id, or None."""
 
     def merge(self, plan: MergePlan, changes: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
-        """Run a merge in one commit that records (app_id, version), even if it was applied before.
+        """Run a merge in one commit that records (app_id, version), even if an earlier commit has recorded this unit.
 
         Args:
             changes: The merge's source, in the table's types; a frame must return the same rows each time it is computed.
@@ -118,8 +118,8 @@ class TableEngine(Protocol):
         """Return the given columns of the rows with given keys, without holding other rows of the table in memory.
 
         Args:
-            where: A condition that holds for all of these rows and possibly for others.
-            keys: Key columns in the table's types, each key once.
+            where: A condition that holds for all of these rows, and possibly for other rows.
+            keys: Key columns in the table's types, without duplicate keys.
         """
 
     def compact(self, cluster_by: Sequence[str] = ()) -> None:
@@ -131,17 +131,17 @@ class TableEngine(Protocol):
         """
 
     def fold(self) -> bool:
-        """Rewrite files with many deleted rows if they are too many to wait for compact(); return whether it did."""
+        """Rewrite files with many deleted rows, if too many to wait for compact(); return whether files were rewritten."""
 
     @property
     def vectors(self) -> VectorState | None:
-        """The table's deletion vectors; None if the table neither has nor uses deletion vectors. Reads nothing."""
+        """The table's deletion vectors; None if the table neither has nor uses deletion vectors. Reads no files."""
 
     def vacuum(self, kept_us: int) -> None:
         """Delete files of interrupted writes, and files not needed for `kept_us`; older versions become unreadable."""
 
     def count_values(self, column: str) -> int | None:
-        """Return the number of rows with a value in a column from the statistics of files, or None."""
+        """Return the number of rows with a value in a column, from the statistics of files, or None."""
 
 
 class MergedTable:

@@ -21,7 +21,7 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 
 class SparkWorkers(NamedTuple):
-    """The place where Spark's tasks run, by the setting `master`. `in_driver`: tasks are threads of the driver's process."""
+    """Where Spark's tasks run, by the setting `master`. `in_driver`: whether tasks are threads of the driver's process."""
 
     in_driver: bool
     master: str
@@ -43,7 +43,7 @@ class Engines:
         self._automatic: Literal["deltalake", "spark"] | None = None
 
     def check(self, places: Sequence[Place], kinds: Collection[str]) -> None:
-        """Pass the settings of the locations' object stores to Spark, and, if necessary, check that Spark can write to them.
+        """Pass the settings of the locations' object stores to Spark; if necessary, check that Spark can write to the stores.
 
         Raises:
             EnvironmentSetupError: Spark merges some of the tables but lacks the jars for the store.

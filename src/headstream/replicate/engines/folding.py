@@ -2,8 +2,8 @@
 
     per partition:  files with >= 20 % deleted rows  +  small files of similar sizes   ->   new files, one commit
 
-The largest folded small file is at most twice as large as all others together. So a row is rewritten when its file grows by half,
-not with each fold. deltalake's own compaction does not rewrite large files with deletion vectors.
+The largest folded small file is at most twice as large as all other folded small files together. So a row is rewritten only when
+its file grows by half, not with each fold. deltalake's own compaction does not rewrite large files with deletion vectors.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _DELETED_SHARE: Final = 0.2
 _MOST_FILES: Final = 200
 """Number of small files and files with deletion vectors at which the table is folded before its scheduled time."""
 _MOST_DELETED: Final = 0.5
-"""Deleted rows per row of the table at which the table is folded before its scheduled time."""
+"""Number of deleted rows per row of the table at which the table is folded before its scheduled time."""
 _STEP_BYTES: Final = 256 << 20
 """Maximum size of the files of one commit, bytes: about five seconds of work."""
 COMPACTION_STEPS: Final = 16
-"""Maximum number of commits of a scheduled compaction: 4 GiB."""
+"""Maximum number of commits of a scheduled compaction, which rewrites at most 4 GiB."""
 _ATTEMPTS: Final = 5
 
 
@@ -45,7 +45,7 @@ class Folded:
     Args:
         commits: Number of commits of the fold.
         removed: Number of replaced files.
-        added: Number of files that replace them.
+        added: Number of new files that replace the removed files.
         deleted: Number of deleted rows that were removed from files.
     """
 
@@ -81,7 +81,7 @@ def fold(
         all_vectors: Whether to rewrite all files with vectors and no other files.
 
     Raises:
-        StorageError: the table cannot be read or written, or other writers committed first each time.
+        StorageError: the table cannot be read or written, or other writers committed first at each attempt.
     """
     done = Folded()
     conflicts = 0
@@ -96,7 +96,7 @@ def fold(
             if conflicts == _ATTEMPTS:
                 raise _outpaced(snapshot) from None
     if done.commits:
-        write_checkpoint(snapshot)  # else readers read the commits of all merges since the last one
+        write_checkpoint(snapshot)  # otherwise readers read all commits since the last checkpoint
     return done
 
 

@@ -1,7 +1,7 @@
 """Describes a pipeline's jobs in Spark's web UI by table, step and micro-batch: `SHOP.orders: merge, micro-batch 12`.
 
 A job has the description of the thread that starts the job, in Python and in the JVM. Spark sets the description of the
-micro-batch's thread, so this module restores it.
+micro-batch's thread, so this module restores that description.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _GROUP_ID: Final = "spark.jobGroup.id"
 
 
 def no_labels(text: str) -> AbstractContextManager[None]:
-    """Return a context without labels; a LabelJobs."""
+    """Return a context without labels; can be used as LabelJobs."""
     return nullcontext()
 
 
 class JobLabels:
-    """Labels the jobs that a thread starts; thread-safe. Requires a session with its JVM in this process."""
+    """Labels the jobs that a thread starts; thread-safe. Requires a classic session, not Spark Connect."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
@@ -37,7 +37,7 @@ class JobLabels:
         return self._set({_DESCRIPTION: text, _GROUP_ID: GROUP})
 
     def reading(self, text: str) -> AbstractContextManager[None]:
-        """Return a context in which this thread's jobs have a description and the query's group, so they end with it."""
+        """Return a context in which this thread's jobs have a description and the query's group, so they end with the query."""
         return self._set({_DESCRIPTION: text})
 
     @contextmanager

@@ -214,7 +214,7 @@ class KeyIndex:
             return self._size, self._count
 
     def find(self, file: str, rows: int | None, columns: Sequence[str]) -> FileKeys | None:
-        """Return the index of a data file, by its name in the table's log and its row count if known, or None."""
+        """Return the index of a data file, by the file's name in the table's log and its row count, if known; None if missing."""
         if self._directory is None:
             return None
         name = _name(file, columns)
@@ -232,7 +232,7 @@ class KeyIndex:
         """Return the keys of a data file from the key columns of all its rows; write the index if there is enough space."""
         is_exact = keys.num_columns == 1 and pa.types.is_integer(keys.schema.field(0).type)
         if is_exact and keys.column(0).null_count:
-            is_exact = False  # the number of a null is that of a key
+            is_exact = False  # a null has the same number as a key
         numbers, checked = _numbers(keys), None if is_exact else keys
         size = 2048 + 12 * keys.num_rows + (0 if checked is None else checked.nbytes)
         if self._directory is None or self.size_bytes + size > self._most_bytes or keys.num_rows > np.iinfo(np.uint32).max:

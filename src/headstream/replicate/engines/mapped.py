@@ -115,13 +115,13 @@ class SparkMappedTables:
 def open_session(spark: SparkSession) -> SparkSession:
     """Return a session with its own settings and views, configured for tables that other readers share."""
     session = spark.newSession()
-    # Timestamps travel as instants, and are read as such.
+    # Timestamps are passed and read as instants.
     session.conf.set("spark.sql.session.timeZone", "UTC")
-    # Spark's default, INT96, is read as nanoseconds by deltalake, which finds other years before 1677 and after 2262.
+    # deltalake reads Spark's default, INT96, as nanoseconds, and misreads years before 1677 and after 2262.
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     # No substitution in statements: a value or name can contain `${`.
     session.conf.set("spark.sql.variable.substitute", "false")
-    # Of rows that executors join changes to, an older version must not be read, as a session can be set to allow.
+    # Executors must join changes to the newest rows; a session can be configured to read an older version of a table.
     session.conf.set("spark.databricks.delta.stalenessLimit", "0")
     session.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "false")
     return session

@@ -74,7 +74,7 @@ class MergeOnRead:
         self._refusal: str | None = None
 
     def may_pay(self, configuration: Mapping[str, str], size_bytes: int) -> bool:
-        """Return whether a merge may use deletion vectors; if not, the table's log need not be read."""
+        """Return whether a merge may use deletion vectors; otherwise the table's log need not be read."""
         if self.strategy != "auto":
             return True
         is_open = configuration.get(VECTORS_PROPERTY) == "true" or OWN_TABLE.items() <= configuration.items()
@@ -106,7 +106,7 @@ class MergeOnRead:
         raise StorageError(
             f"other writers changed the table during each of {_ATTEMPTS} attempts to commit a merge",
             where=str(snapshot.table),
-            advice="Run other writers of the table at other times; the pipeline repeats the merge",
+            advice="Run the other writers of the table at other times; the pipeline repeats the merge",
         )
 
     def _may_merge(self, snapshot: LogSnapshot, plan: MergePlan) -> bool:
@@ -186,7 +186,7 @@ class MergeOnRead:
 def log_enabled(path: Place) -> None:
     """Write to the program's log that a table gets deletion vectors, which not every reader supports."""
     _LOGGER.warning(
-        "the Delta table %s gets deletion vectors (reader version 3): readers must support deletion vectors;"
+        "enabling deletion vectors for the Delta table %s (reader version 3): readers must support deletion vectors;"
         ' set merge_strategy = "rewrite" for tables that must not have deletion vectors',
         path,
     )
@@ -321,7 +321,7 @@ def _read_groups(parquet: Any, columns: list[str], positions: Any, schema: pa.Sc
     places = np.searchsorted(positions, begins)
     parts = [
         take_rows(
-            _cast(parquet.read_row_group(number, columns=columns, use_threads=False), schema),  # pyarrow takes from no views
+            _cast(parquet.read_row_group(number, columns=columns, use_threads=False), schema),  # pyarrow cannot take from views
             pa.array(positions[places[number] : places[number + 1]] - begins[number]),
         )
         for number in range(len(sizes))

@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from headstream.replicate.columns.versions import LOAD_MARK
 
-# Both rows are of one full load: their sequences differ at most in the log time. Only functions that deltalake can write down.
+# Both rows are from one full load: their sequences differ at most in the log time. Only functions that deltalake can serialize.
 DELETED: Final = "_hs_deleted"
 """The column that is true in a softly deleted row."""
 _SAME_LOAD: Final = " AND ".join(

@@ -72,7 +72,7 @@ def rewritten(
     is_new[change_of[change_of >= 0]] = False
     deletes = np.asarray(changes["_hs_delete"].to_numpy(), np.bool_)
     is_matched = change_of >= 0
-    if DELETED in plan.update:  # deleted rows stay, marked
+    if DELETED in plan.update:  # deleted rows stay and are marked
         is_deleted = np.zeros(stored.num_rows, np.bool_)
     else:
         is_deleted = is_matched & np.append(deletes, False)[change_of]

@@ -78,7 +78,7 @@ class SparkCatalog:
         except PySparkException as error:
             if error.getCondition() != "SCHEMA_NOT_FOUND" or not schema:
                 raise
-            # Not before: creating a schema can need a separate right, even if it exists.
+            # Not earlier: creating a schema can require a separate permission, even if the schema exists.
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
             self._spark.sql(statement)
 

@@ -1,8 +1,8 @@
 """Uses of pyiceberg beyond its documented API: reading and writing manifests, commits of several updates, timeouts.
 
 pyiceberg's own appends and overwrites read the footers of data files, do not write position deletes, and commit a snapshot, a
-schema and the expiry of snapshots separately. This module makes one commit. Another version of pyiceberg can change the internals
-that are used; run/mirrors.py lists the tested versions.
+schema and the expiry of snapshots separately. This module makes one commit. It uses internals of pyiceberg, which can differ in
+other versions; run/mirrors.py lists the tested versions.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class _DeletesWriter(ManifestWriterV2):
 
 
 class Manifests:
-    """The manifests of one snapshot with one content (data files or position deletes), from which the next manifests are made.
+    """The manifests of one snapshot with one kind of content (data files or position deletes), as a base for new manifests.
 
     Args:
         paths: Path of a manifest -> paths of its live files; manifests that are not in `paths` are read.
@@ -157,7 +157,7 @@ class Manifests:
         small = [each for each in self._found if len(self.paths[each.manifest_path]) < _MOST_ENTRIES // 2]
         joined = {each.manifest_path for each in small} if len(small) > _MOST_SMALL else set()
         kept: list[ManifestFile] = []
-        entries: list[tuple[str, ManifestEntry]] = []  # the method of the writer, and what it writes
+        entries: list[tuple[str, ManifestEntry]] = []  # the writer's method, and the entry to write
         for manifest in self._found:
             if manifest.manifest_path in joined or self.paths[manifest.manifest_path] & removed:
                 found = self._read(manifest)
@@ -213,7 +213,7 @@ def commit(
         "snapshot-id": snapshot_id,
         "parent-snapshot-id": parent,
         "sequence-number": sequence,
-        # Times of snapshots never decrease, also if another machine's clock is ahead.
+        # Times of snapshots must never decrease, even if another machine's clock is ahead.
         "timestamp-ms": max(metadata.last_updated_ms, time.time_ns() // 1_000_000),
         "manifest-list": location,
         "summary": summary,

@@ -64,7 +64,7 @@ class WantedFiles(NamedTuple):
 def _locate_data(log: LogSnapshot, file: DataFile) -> str:
     path = unquote(file.path)
     if "://" in path or path.startswith("/"):
-        raise SchemaError("a file of another table (a shallow clone) cannot be a file of an Iceberg table", where=path)
+        raise SchemaError("files of another table (in a shallow clone) cannot be used in an Iceberg table", where=path)
     return locate(log.table, path)
 
 
@@ -119,7 +119,7 @@ def write_deletes(log: LogSnapshot, schema: IcebergSchema, io: FileIO, wanted: M
         content = sink.getvalue()
         with io.new_output(location).create(overwrite=True) as stream:
             stream.write(content)
-        bounds = {_PATH_ID: target.encode()}  # equal bounds tell readers that the deletes are those of one file
+        bounds = {_PATH_ID: target.encode()}  # equal bounds tell readers that all deletes belong to one file
         stats = FileStats({}, bounds, bounds)
         return make_file(location, content.size, len(rows), _partition(log, schema, file), stats, deletes=True)
 

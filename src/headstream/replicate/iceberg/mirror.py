@@ -107,7 +107,7 @@ class TableMirror:
                     return log.version
                 except CommitFailedException as error:
                     _LOGGER.info("%s: retrying the commit: %s", self._shown, error)
-        raise StorageError(f"other writers committed first {_ATTEMPTS} times", where=self._shown)
+        raise StorageError(f"other writers changed the table during each of {_ATTEMPTS} attempts to commit", where=self._shown)
 
     def check(self) -> Difference:
         """Compare the Iceberg table with the newest Delta version, by file names and statistics."""
@@ -132,7 +132,7 @@ class TableMirror:
             try:
                 found = self._load()
             except (OSError, ValueError) as error:
-                _LOGGER.warning("%s: replacing the metadata, which cannot be read: %s", self._shown, error)
+                _LOGGER.warning("%s: the metadata cannot be read and is replaced: %s", self._shown, error)
             else:
                 if found is not None and _DELTA_ID not in found.properties:
                     what = "Headstream did not create this Iceberg table"
@@ -172,14 +172,14 @@ class TableMirror:
                 (self._path / FOLDER).mkdir(exist_ok=True)
             properties = {
                 "format-version": "2",
-                "gc.enabled": "false",  # the data files are Delta's
+                "gc.enabled": "false",  # the data files belong to Delta
                 "write.metadata.path": locate(self._path, FOLDER),
                 "write.metadata.delete-after-commit.enabled": "true",
                 "write.metadata.previous-versions-max": "20",
                 NAME_MAPPING: wanted.mapping,
                 _DELTA_ID: str(log.metadata["id"]),
             }
-            # Without partitions, since this numbers the columns anew: the first commit has the numbers and the partitions.
+            # Without partitions, since a creation renumbers the columns: the first commit sets the numbers and the partitions.
             try:
                 table = self._catalog.create_table(self._identifier, wanted.schema, locate(self._path), properties=properties)
             except TableAlreadyExistsError:  # another mirror was faster
@@ -223,9 +223,9 @@ class TableMirror:
             what = f"column {schema.replaced[0]!r} needs another field id, but existing files have the previous id"
             raise ReplicateError(what, where=self._shown, advice=_ADVICE)
         before, after = ([part.source_id for part in spec.fields] for spec in (table.spec(), schema.spec))
-        is_same = before == after  # whatever the columns are called now
+        is_same = before == after  # regardless of the columns' current names
         if not is_same and table.current_snapshot() is not None:
-            raise ReplicateError("the files are partitioned by other columns", where=self._shown, advice=_ADVICE)
+            raise ReplicateError("the existing files are partitioned by other columns", where=self._shown, advice=_ADVICE)
         live, live_deletes = data.live, deletes.live
         more = [describe_data(log, schema, at, file) for at, file in wanted.data.items() if at not in live]
         lacking = {at: file for at, file in wanted.deletes.items() if at not in live_deletes}
@@ -248,7 +248,7 @@ class TableMirror:
             self.clean()
 
     def _expired(self, table: Table, *, more: int) -> list[int]:
-        """Return the snapshots that are too old, or too many with `more` new snapshots; never the newest or named."""
+        """Return the snapshots that are too old, or too many with `more` new snapshots; never the newest or a named snapshot."""
         named = {ref.snapshot_id for name, ref in table.metadata.refs.items() if name != "main"}
         found = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0, reverse=True)
         oldest_ms = time.time_ns() // 1_000_000 - self._kept_ms + _MARGIN_MS
@@ -334,5 +334,5 @@ def _translated(shown: str) -> Iterator[None]:
         yield
     except HeadstreamError:
         raise
-    except Exception as error:  # of any kind: a catalog's implementation is not ours
+    except Exception as error:  # catalogs are implemented elsewhere, and can raise any exception
         raise StorageError(f"the Iceberg table cannot be updated: {error}", where=shown) from error

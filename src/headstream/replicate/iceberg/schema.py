@@ -95,13 +95,13 @@ def derive_schema(log: LogSnapshot, before: Schema | None, last_id: int, mapping
         physical[stored] = (number, kind)
     schema = Schema(*fields, schema_id=0 if before is None else before.schema_id)
     sources = {field.name: field.field_id for field in fields}
-    # DuckDB ends its process at other letters in a manifest's schema.
+    # DuckDB crashes on other characters in a manifest's schema.
     names_of_parts = [re.sub("[^!-~]", lambda found: f"_x{ord(found[0]):X}", name) for name in log.partition_columns]
     parts = (
         PartitionField(source_id=sources[name], field_id=number, transform=IdentityTransform(), name=shown)
         for number, (name, shown) in enumerate(zip(log.partition_columns, names_of_parts, strict=True), _FIRST_PARTITION_ID)
     )
-    spec = PartitionSpec(*parts, spec_id=1)  # 0 is that of the table without rows
+    spec = PartitionSpec(*parts, spec_id=1)  # 0 is the id in the table without rows
     taken = {number for number, _ in physical.values()}
     kept = {name: number for name, number in names.items() if name not in physical and number not in taken}
     merged = {**kept, **{name: number for name, (number, _) in physical.items()}}
@@ -174,7 +174,7 @@ def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:
             value = _scaled(Decimal(value), kind.scale)
         return to_bytes(kind, value)
     except (ValueError, TypeError, ArithmeticError, AttributeError, struct.error):
-        return None  # a value that only Delta can have: the file is then read always
+        return None  # a value that only Delta can have: readers then always read the file
 
 
 def _scaled(value: Decimal, scale: int) -> Decimal:

@@ -1,7 +1,7 @@
 """Collects a micro-batch's results in the driver, at once or, if they exceed the memory of Spark's driver, in pieces.
 
 If the results of all tasks are fetched together, the driver's JVM holds several copies in memory. In pieces, the results are
-computed once, stored on the executors' disks, and fetched a few rows at a time. The JVM frees each piece before the next.
+computed once, stored on the executors' disks, and fetched a few rows at a time. The JVM frees a piece before it fetches the next.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def reason_of(error: BaseException) -> str:
     first_line = text.partition("\n")[0] or type(error).__name__
     if not isinstance(error, Py4JJavaError):
         return first_line
-    causes = re.findall(r"^(?:Caused by|): [\w.$]+: (.+)$", text, re.MULTILINE)  # its first line names a call of Py4J
+    causes = re.findall(r"^(?:Caused by|): [\w.$]+: (.+)$", text, re.MULTILINE)  # the first line names a call of Py4J
     return str(causes[-1]) if causes else first_line
 
 

@@ -104,7 +104,7 @@ def open_input(
         source: A streaming DataFrame to read instead of the configured source.
 
     Raises:
-        InvalidOptionError: the DataFrame is not a stream or lacks a column, or nothing is selected.
+        InvalidOptionError: the DataFrame is not a stream or lacks a column, or the source is missing.
     """
     if source is not None:
         return FrameInput(_from_frame(source), decode, times)

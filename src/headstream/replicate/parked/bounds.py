@@ -68,8 +68,8 @@ class WaitingBounds:
         if not more_count or (count <= self._config.max_parked_count and size_bytes <= self._config.max_parked_bytes):
             return
         raise ReplicateError(
-            f"{count:,} messages of {size_bytes:,} bytes would wait for {self._describe()}, but the limit is "
-            f"{self._config.max_parked_count:,} messages of {self._config.max_parked_bytes:,} bytes",
+            f"{count:,} messages ({size_bytes:,} bytes) would wait for {self._describe()}, but the limits are "
+            f"{self._config.max_parked_count:,} messages and {self._config.max_parked_bytes:,} bytes",
             where=str(self._config.checkpoint),
             advice="No message is lost: the next run reads this micro-batch again. Provide the schemas (their metadata "
             "messages, or files given by --schemas), repair the tables, or raise max_parked_count and max_parked_bytes",

@@ -2,7 +2,7 @@
 
 A failing table is retried after 1 s, 2 s, 4 s and so on, up to five minutes, until a merge succeeds. After
 FAILURES_OF_A_POISONED_TABLE failures the table is reported as poisoned: an operator should intervene, but retries continue. A
-stopped table is a failing table with too many invalid messages. All its messages wait, and it is retried only with them.
+stopped table is a failing table with too many invalid messages. All its messages wait, and each retry releases these messages.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FailingTables:
         rows = ledger.rows("SELECT table_schema, table_name, failures, since_us, next_us, reason FROM failing ORDER BY 1, 2")
         self._failing = {(schema, name): FailingTable((schema, name), *rest) for schema, name, *rest in rows}
         self._stopped = {(schema, name) for schema, name in json.loads(ledger.mark(_STOPPED) or "[]")} & self._failing.keys()
-        for table in self._stopped:  # its settings can have changed
+        for table in self._stopped:  # the table's settings can have changed
             self._failing[table] = replace(self._failing[table], next_us=0)
 
     @property
@@ -64,7 +64,7 @@ class FailingTables:
         return {table: self._failing[table].reason for table in self._stopped}
 
     def tables_in_backoff(self, now_us: int) -> dict[Table, str]:
-        """Return the tables that are not due for a retry, with the reasons for their failure."""
+        """Return the tables that are not due for a retry, with the reasons for their failures."""
         return {table: found.reason for table, found in self._failing.items() if found.next_us > now_us}
 
     def waited_for(self) -> dict[Table, str]:

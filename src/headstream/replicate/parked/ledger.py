@@ -57,7 +57,7 @@ class ParkedBatch:
         transaction_key: The transaction that the batch waits for and to which all its messages belong.
         logged_from_us: Time at which the source's log stored the first message, microseconds since 1970 UTC; None if an older
             version set the batch aside.
-        logged_until_us: Time at which the source's log stored the last message, likewise.
+        logged_until_us: Time at which the source's log stored the last message, microseconds since 1970 UTC, or None.
     """
 
     id: int = 0
@@ -91,7 +91,7 @@ class ParkedBatch:
 
 @dataclass(frozen=True, slots=True)
 class ParkedTotals:
-    """The number of waiting messages, and the time at which the oldest was set aside (microseconds since 1970 UTC), or None."""
+    """The number of waiting messages, and the time when the oldest was set aside, microseconds since 1970 UTC, or None."""
 
     count: int
     size_bytes: int
@@ -175,7 +175,7 @@ class Ledger:
 
         Args:
             parked_batches: New batches, with id 0.
-            marks: Strings to store in the same transaction, as by set_mark().
+            marks: Strings to store in the same transaction, as with set_mark().
         """
         rows = list(parked_batches)
         with self.transaction() as connection:
@@ -250,7 +250,7 @@ class Ledger:
         Args:
             count: Maximum number of messages of one release; a larger parked batch or transaction is released completely and
                 separately.
-            size_bytes: Maximum size of one release, bytes, likewise.
+            size_bytes: Maximum size of one release, bytes, with the same exception as for `count`.
             read_until_us: The log time before which all messages are read; REFRESH rows that wait for this time are released.
         """
         ids, ready = set(schema_ids), set(tables)

@@ -142,7 +142,7 @@ class OwnLog:
                 )
             for chunk in polled.chunks:
                 found = _unpack(chunk)
-                yield found.filter(pc.less(found["log_offset"], until_offset))  # behind a gap the poll reaches further
+                yield found.filter(pc.less(found["log_offset"], until_offset))  # after a gap, a poll can return later messages
             if not polled.count:
                 return
             from_offset = polled.next_offset

@@ -27,8 +27,8 @@ from headstream.replicate.parked.requests import ParkedRanges
 # A topic of the pipeline's own log that contains each message once, even after a crash between log and ledger writes.
 #
 # The ledger stores the topic's recorded end (`mark.topic.<topic>`), in the transaction that records the appended messages.
-# Messages beyond it at the pipeline's start were appended by an interrupted step; when that step is repeated, it finds
-# its messages there:
+# At the start, messages after the recorded end were appended by an interrupted step. When the step is repeated, it finds
+# these messages by their offsets:
 #
 #     {"end": 1200, "orphans": [[1180, 1200]]}
 
@@ -89,9 +89,9 @@ class Held:
     """Waiting messages of a table.
 
     Args:
-        messages: RAW_SCHEMA; before they are read again, only coordinates, schema ids and reasons. With the cause `transaction`,
-            there is also a column TRANSACTION.
-        cause: What the messages wait for: the table's recovery, their complete transactions, or the log up to their load.
+        messages: RAW_SCHEMA; before the messages are read again, only coordinates, schema ids and reasons. With the cause
+            `transaction`, there is also a column TRANSACTION.
+        cause: What the messages wait for: the table's recovery, their complete transactions, or earlier messages of the log.
     """
 
     table: Table
@@ -168,7 +168,7 @@ class ParkingLot:
         self._ledger.set_mark("read_again", "")
 
     def find_read_again(self) -> tuple[int, pa.Table] | None:
-        """Return the log time before which messages are read again, and those messages that were set aside, or None.
+        """Return the log time before which messages are read again, and the messages among them that were set aside, or None.
 
         The messages have only COORDINATE_COLUMNS and timestamp_us.
         """
@@ -288,7 +288,7 @@ class ParkingLot:
         return int(rejected.num_rows)
 
     def _hold_again(self, release: Release, part: Held) -> Iterator[ParkedBatch]:
-        """Yield the parked batches of a release that wait completely, and new batches for the waiting parts of other batches."""
+        """Yield the batches of a release whose messages all wait, and new batches for the waiting parts of other batches."""
         ends = np.cumsum(release.counts)
         found, places = (column.to_numpy() for column in match_rows(release.messages, part.messages))
         owners = np.searchsorted(ends, found, "right")
@@ -363,7 +363,7 @@ class ParkingLot:
 
 
 def _match_same(messages: pa.Table, lost: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the row numbers of equal messages, since a recreated topic has other messages at the same offsets."""
+    """Return the row numbers of messages with equal coordinates, time and content; a recreated topic repeats only coordinates."""
     rows, places = match_rows(messages, lost)
     is_same = pc.equal(messages["timestamp_us"].take(rows), lost["timestamp_us"].take(places)).to_numpy()
     for name in ("key", "payload"):
@@ -388,7 +388,7 @@ def _with_reason(messages: pa.Table, reason: str | None) -> pa.Table:
 
 
 def _few_reasons(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return reasons, limited in number: if there are too many, first numbers and then the rarer reasons are removed."""
+    """Return a limited number of reasons: if there are too many, numbers in reasons are removed, and then the rarer reasons."""
     for shorten in (lambda text: text, lambda text: re.sub(r"\d+", "N", text or "")):
         encoded = reasons.combine_chunks().dictionary_encode()
         short = pa.array([shorten(text) for text in encoded.dictionary.to_pylist()], pa.string())

@@ -30,7 +30,7 @@ def ask_remotely(place: StorePlace, kind: RequestKind, arguments: dict[str, Any]
     """Store a request as an object; return its name.
 
     Raises:
-        StorageError: the store cannot be written.
+        StorageError: the store cannot be written to.
     """
     name = f"{now_us:017d}-{uuid.uuid4().hex}"
     document = {"kind": kind, "arguments": arguments, "asked_us": now_us}

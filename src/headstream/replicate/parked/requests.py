@@ -1,8 +1,8 @@
 """Operators' requests to a pipeline: rows of its ledger that the current or next run executes.
 
 Only the running process writes the pipeline's log and tables. So a redrive from the command line is a row in the ledger, which
-the run executes between two micro-batches. One transaction stores a request's selected batches and its completion. A batch of
-which only some messages are selected is split.
+the run executes between two micro-batches. One transaction stores a request's selected batches and its completion. If only some
+messages of a batch are selected, the batch is split.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Selection:
         reason: Substring of the reason.
         schema_id: The schema id of the messages.
         since_us: Messages that were set aside at or after this time, microseconds since 1970 UTC.
-        until_us: Messages that were set aside before this time, likewise.
+        until_us: Messages that were set aside before this time, microseconds since 1970 UTC.
         within: Only these messages; None: all messages.
     """
 
@@ -87,7 +87,7 @@ class Selection:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Selection:
-        """Return the selection from a document of to_document()."""
+        """Return the selection from the result of to_document()."""
         table, given = document["table"], document.get("within")
         within = None if given is None else ParkedRanges(given[0], tuple((begin, until) for begin, until in given[1]))
         rest = {name: document[name] for name in ("reason", "schema_id", "since_us", "until_us")}
@@ -99,8 +99,8 @@ class Request:
     """A request of an operator.
 
     Args:
-        kind: `redrive` releases messages that were set aside; `discard` deletes such messages; `reload` begins or ends a full
-            load of a table; `repair` applies changes that a comparison with the source has found.
+        kind: `redrive` releases messages that were set aside; `discard` deletes messages that were set aside; `reload` begins or
+            ends a full load of a table; `repair` applies changes that a comparison with the source has found.
         arguments: The request's arguments, a JSON object.
         asked_us: Time of the request, microseconds since 1970 UTC.
         done_us: Time at which the request was executed; None if it is open.

@@ -50,10 +50,10 @@ class BackgroundWork(Generic[K]):
                 self._wake()
 
     def finish(self, left: str, *, every_table: bool) -> None:
-        """Try all pending work a last time, and stop.
+        """Try all pending work one last time, and stop.
 
         Args:
-            left: Log message after the number of unfinished requests, such as `tables are not registered`.
+            left: Words that follow the number of unfinished requests in a log message, such as `tables are not registered`.
             every_table: Whether to wait until every request was tried; otherwise wait for at most one attempt.
         """
         with self.changed:
@@ -110,7 +110,7 @@ class BackgroundWork(Generic[K]):
             number, reason = self.waiting[key], None
             try:
                 self._attempt(key)
-            except Exception as error:  # of any kind: a catalog's implementation is not ours
+            except Exception as error:  # catalogs are implemented elsewhere, and can raise any exception
                 reason = str(error) or type(error).__name__
             with self.changed:
                 self._attempts += 1

@@ -45,7 +45,7 @@ class BetweenBatches:
             elif request.kind == "discard":
                 self._requests.discard(request, self._parking.mark_discarded, self._now_us())
             elif request.kind == "repair":
-                # Done again after a crash, it parks messages with the same change sequences, which change nothing.
+                # If repeated after a crash, this parks messages with the same change sequences, which have no effect.
                 count = self._parking.park([repair_rows(request.arguments, request.id, self._now_us())], self._now_us())
                 self._requests.finish(request, {"table": request.arguments["table"], "messages": count}, self._now_us())
             else:
@@ -106,7 +106,7 @@ class BetweenBatches:
                 )
             except HeadstreamError as error:
                 worked = True
-                _LOGGER.warning("maintenance of table %s.%s failed and is repeated when due: %s", *table, error)
+                _LOGGER.warning("maintenance of table %s.%s failed and runs again when it is next due: %s", *table, error)
         return worked
 
     def _may_vacuum(self, table: Table, *, wait: bool) -> bool:

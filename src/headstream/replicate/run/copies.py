@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 _TIMEOUT_MS: Final = 10_000
-"""Timeout of a request to the cluster, milliseconds, for which micro-batches wait."""
+"""Timeout of a request to the cluster, milliseconds; micro-batches wait for the request."""
 
 
 def open_cluster(target: KafkaTopic) -> Client:
@@ -33,7 +33,7 @@ class TopicCopy:
     """The copy of one topic of the pipeline's own log in a Kafka cluster; created with one partition if missing.
 
     A mirror (headstream.mirror) sends each message once. The header `hs.mirror` has the message's position in the pipeline's own
-    log, by which a run after a crash finds the copied messages. Messages are released and redriven only from the own log.
+    log, by which a run after a crash finds the copied messages. Messages are released and redriven only from that log.
     """
 
     def __init__(self, target: KafkaTopic, log: OwnLog, topic: str) -> None:
@@ -58,7 +58,7 @@ class TopicCopy:
         end = self._log.end(self._topic)
         if end == self._until:
             return 0
-        # Committed offsets of the copied topic have this name; another topic or cluster gets all messages again.
+        # The mirror commits its offsets under this name, so a new target topic or cluster gets all messages.
         name = f"copy-{sha256(self._target.place.encode()).hexdigest()[:16]}"
         options = MirrorOptions(topics=[self._topic], route=lambda _: self._target.topic, once=True, target_name=name)
         try:
@@ -67,7 +67,7 @@ class TopicCopy:
             copied = Mirror(self._log.client, self._client, options).run().copied
         except HeadstreamError as error:
             self.close()
-            raise StorageError(f"{self.description} failed: {error}", advice="The next attempt continues") from error
+            raise StorageError(f"{self.description} failed: {error}", advice="The next attempt continues from there") from error
         self._until = end
         return copied
 
@@ -120,7 +120,7 @@ class Copies:
         for number, copy in enumerate(self._copies):
             if not copy.is_behind or (not last and self._now_us() < self._due_us[number]):
                 continue
-            self._checkpoint_store.save()  # first: the copy names the offsets of these messages
+            self._checkpoint_store.save()  # first, because the copy contains the offsets of these messages
             try:
                 copy.follow()
             except StorageError as error:
@@ -128,7 +128,7 @@ class Copies:
                 pause_us = _AGAIN_US[type(copy)]
                 self._due_us[number] = self._now_us() + pause_us
                 if not last:
-                    _LOGGER.warning("%s; retried in %g s: %s", copy.description, pause_us / 1e6, error)
+                    _LOGGER.warning("%s; retrying in %g s: %s", copy.description, pause_us / 1e6, error)
         if last and failed:
             raise failed[0]
 

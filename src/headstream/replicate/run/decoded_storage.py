@@ -24,7 +24,7 @@ _MOST_SENT: Final = 500_000
 def on_executors(decoded: Decoded) -> tuple[Decoded, SparkChanges | None]:
     """Return the decoded messages, and all changes of a unit that stay on the executors (None if there are none).
 
-    Stored changes that are few, and so are merged by the driver, are fetched first.
+    Small sets of stored changes, which the driver merges, are fetched first.
     """
     decoded = decoded.fetch(
         [schema_id for schema_id, found in decoded.stored.items() if not isinstance(found, SparkChanges) or found.is_at_hand]
@@ -46,7 +46,7 @@ def leave_out(decoded: Decoded, coordinates: pa.Table) -> Decoded:
 
 
 def leave_out_stored(decoded: Decoded, parts: Iterable[pa.Table]) -> Decoded:
-    """Exclude stored changes, by CHANGE_COORDINATES of a superset; if there are very many, all remaining changes are fetched."""
+    """Exclude stored changes by CHANGE_COORDINATES, also of other changes; if there are too many, fetch all remaining changes."""
     names = list(CHANGE_COORDINATES)
     coordinates = join_coordinates(part.select(names).rename_columns(list(COORDINATE_COLUMNS)) for part in parts)
     if coordinates is None:

@@ -1,8 +1,8 @@
 """Holds REFRESH rows until all earlier messages of the log have been read; see loads.py.
 
     read     the log time before which, according to planning, all partitions have been read
-    until    `read`, but at most the log time of the first message, of any table, that waits for its schema. Such messages
-             limit `until` for at most schema_wait, and not at the end of a run with `once`
+    until    `read`, but at most the log time of the first message, of any table, that waits for its schema. This message
+             limits `until` for at most schema_wait, and not at the end of a run with `once`
 
 Rows logged before `until` get their positions; later rows are parked with the cause `load`. The limit of each table is stored
 before the unit is merged. So a unit that is rerun with a later `until` parks the same rows as before.
@@ -53,7 +53,7 @@ class ReadState:
         if self.schema_id is not None:
             return f"rows of a full load, logged after messages that wait for schema id {self.schema_id}"
         read = datetime.fromtimestamp(self.read_us / 1e6, UTC)
-        return f"rows of a full load, until all partitions are read up to the load (when parked: up to {read:%Y-%m-%dT%H:%M:%SZ})"
+        return f"rows of a load wait until all partitions are read up to the load (when parked: up to {read:%Y-%m-%dT%H:%M:%SZ})"
 
 
 class LoadWaits:
@@ -100,7 +100,7 @@ class LoadWaits:
 
     def end_waiting_for_schemas(self) -> None:
         """Stop waiting for the schemas of other messages at the end of a run; a missing schema would delay the loads of all
-        tables until the next run. A message with such a schema becomes a late change, see loads.py.
+        tables until the next run. A message whose schema arrives later becomes a late change, see loads.py.
         """
         self._waits_for_schemas = False
 
@@ -117,7 +117,7 @@ class LoadWaits:
         decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded)
         self._tables.note(decoded.notices)
         until = self._tables.observe(decoded.changes, schemas, state.until_us, decoded.stored)
-        for table, until_us in self._placed(unit).items():  # rerun after an interruption: its tables have the others
+        for table, until_us in self._placed(unit).items():  # in a rerun, the tables already have the earlier rows
             until[table] = min(until_us, until.get(table, until_us))
         limits = {name: until[schemas[name].table] for name in decoded.stored if schemas[name].table in until}
         decoded, held = _take_stored(decoded, limits)

@@ -46,7 +46,7 @@ _WAITING: Final = (
 
 
 def describe_pipeline(status: dict[str, Any]) -> Iterator[Metric]:
-    """Yield the metrics of a pipeline from read_status(): counters count the run, gauges are current values."""
+    """Yield the metrics of a pipeline from read_status(): counters cover the run, and gauges are current values."""
     run = status["run"] or {}
     yield _rows_of(run.get("tables", {}))
     for name, key, text in _COUNTERS:

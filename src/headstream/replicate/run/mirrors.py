@@ -103,10 +103,10 @@ class IcebergMirrors:
             self._work.ask(chosen)
 
     def may_vacuum(self, table: Table, *, wait: bool = False) -> bool:
-        """Return whether no snapshot needs files that vacuum removes. With `wait`, wait for an update, at most a minute.
+        """Return whether no snapshot needs files that vacuum removes. With `wait`, wait at most a minute for an update.
 
-        A failing catalog defers vacuum, since its tables would lose files; a table without a mirror does not. After a catalog has
-        not responded within the minute, later calls do not wait.
+        A failing catalog defers vacuum, since its tables would lose files. Tables without a mirror never defer vacuum. After a
+        catalog has not responded within the minute, later calls do not wait.
         """
         if self._opener.identify(table) is None:
             return True
@@ -143,7 +143,7 @@ class IcebergMirrors:
             return {"tables": tables, "waiting": sum(state.since_us is not None for state in self._states.values())}
 
     def finish(self, *, every_table: bool) -> None:
-        """Try pending updates a last time, and stop; see BackgroundWork.finish()."""
+        """Try pending updates one last time, and stop; see BackgroundWork.finish()."""
         self._work.finish("Iceberg tables are behind their Delta tables", every_table=every_table)
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class IcebergMirrors:
             self._mirrors[table] = self._opener.open(table)
         try:
             version = self._mirrors[table].sync()
-        except SchemaError as error:  # not tried again before the next version
+        except SchemaError as error:  # not retried before the table has a new version
             refused = str(error)
         with self._work.changed:
             state = self._states[table]

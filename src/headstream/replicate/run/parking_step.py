@@ -51,7 +51,7 @@ class ParkingStep:
         self._summary.dead += self._parking.dead_letter(dead, self._now_us())
 
     def finish_release(self, unit: Unit, release: Release) -> set[Table]:
-        """End a release, whose messages are already in the own log; return the tables that did not apply the release."""
+        """End a release, whose messages are already in the pipeline's log; return the tables that did not apply the release."""
         waiting, rejected = _read_whole(unit, release.messages)
         held = [*waiting, *unit.stopped]
         dead = self._parking.finish_release(

@@ -63,7 +63,7 @@ from headstream.replicate.tables.tables import Applied, TargetTables
 
 _WRITE_EVERY_S: Final = 10.0
 _RETRY_US: Final = 1_000_000
-"""Retry time of a failing request for metrics, microseconds; short, because newer metrics follow."""
+"""Time for which a failing write of metrics is retried, microseconds; short, because newer metrics follow."""
 
 
 class StoredMetrics:
@@ -162,7 +162,7 @@ class BatchSpans:
     """Records spans of one pipeline's micro-batches and merges if `tracing` is set.
 
     Raises:
-        MissingExtraError: `is_on`, and opentelemetry-api is not installed.
+        MissingExtraError: `is_on` is set, but opentelemetry-api is not installed.
     """
 
     def __init__(self, labels: LabelJobs, *, is_on: bool, tracer_provider: Any = None) -> None:
@@ -204,7 +204,7 @@ class ReplicatePipeline:
         source: A streaming DataFrame to read instead of the source's topics, with the columns of Spark's Kafka source.
         on_progress: Called after every micro-batch with the current summary.
         clock: Returns the time in nanoseconds since 1970 UTC.
-        tracer_provider: Records the spans with `tracing`; by default OpenTelemetry's global provider.
+        tracer_provider: Records the spans if `tracing` is set; by default OpenTelemetry's global provider.
 
     Raises:
         InvalidOptionError: the session is a client of Spark Connect.
@@ -230,7 +230,7 @@ class ReplicatePipeline:
         self._source = source
         self._on_progress = on_progress
         self._clock = clock
-        self._lock = threading.Lock()  # micro-batches run on Spark's thread, the sweep on the caller's
+        self._lock = threading.Lock()  # micro-batches run on Spark's thread, and the sweep on the caller's thread
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._query: Any = None
@@ -338,10 +338,10 @@ class ReplicatePipeline:
         try:
             self._checkpoint_store.save(attempts=1)
         except HeadstreamError as error:
-            _LOGGER.warning("the end of the run was not saved in the checkpoint; the next run repeats it: %s", error)
+            _LOGGER.warning("the last steps of the run were not saved in the checkpoint; the next run repeats them: %s", error)
 
     def _explain(self, error: BaseException) -> ReplicateError:
-        """Translate a Spark failure to an error with advice."""
+        """Translate a Spark failure into an error with advice."""
         is_lost = isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
         if is_too_big(error) or (is_lost and self._is_collecting):
             what = "Spark's driver has too little memory for a micro-batch"
@@ -362,7 +362,7 @@ class ReplicatePipeline:
         return ReplicateError(
             "Spark's Java process ended",
             where=self._config.source,
-            advice="Java reports the reason above; run again with the same checkpoint to continue where this run ended",
+            advice="Java has printed the reason above; run again with the same checkpoint to continue where this run ended",
         )
 
     def stop(self) -> None:
@@ -376,7 +376,7 @@ class ReplicatePipeline:
             InvalidInputError: the pipeline was already started; it can run only once.
         """
         if self._background is not None:
-            raise InvalidInputError("this pipeline was already started", advice="Create another pipeline with its checkpoint")
+            raise InvalidInputError("the pipeline was already started", advice="Create another pipeline with the same checkpoint")
         self._background = result = futures.Future[Summary]()
 
         def work() -> None:
@@ -403,7 +403,7 @@ class ReplicatePipeline:
             HeadstreamError: the run failed, with the error of run().
         """
         if self._background is None:
-            raise InvalidInputError("this pipeline was not started", advice="Call start() first, or run()")
+            raise InvalidInputError("the pipeline was not started", advice="Call start() first, or use run()")
         ended = futures.wait([self._background], timeout_s).done
         return self._background.result() if ended else None
 
@@ -459,7 +459,7 @@ class ReplicatePipeline:
             try:
                 self._apply_batch(source, batch, batch_id)
             except BaseException as error:
-                self._failure = error  # Spark passes on only its text
+                self._failure = error  # Spark reports only the error's text
                 raise
 
     def _apply_batch(self, source: Input, batch: DataFrame, batch_id: int) -> None:
@@ -499,7 +499,7 @@ class ReplicatePipeline:
     def _sweep(self, is_all_read: Callable[[], bool], *, last: bool = False) -> None:
         with self._lock:  # evaluated under the lock: no later micro-batch can begin meanwhile
             all_read = is_all_read()
-            if all_read and self._query.lastProgress is not None:  # a trigger that began then, or a later one, found nothing
+            if all_read and self._query.lastProgress is not None:  # that trigger or a later one found nothing
                 began = datetime.fromisoformat(self._query.lastProgress["timestamp"])
                 self._idle_us = int(began.timestamp() * 1000) * 1000
             if self._processor.sweep(last=last, all_read=all_read) or self._now_us() - self._noted_us >= HEARTBEAT_US:
@@ -568,7 +568,7 @@ def _open_metrics(config: ReplicateConfig) -> MetricsOutput:
 def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:
     """Return the wanted messages from messages that were read again, because decoded changes are sent without their bytes."""
     fields = [RAW_SCHEMA.field(name).with_nullable(True) for name in SOURCE_COLUMNS]
-    found = found.select(list(SOURCE_COLUMNS)).cast(pa.schema(fields))  # a session of Spark can be set to give other types
+    found = found.select(list(SOURCE_COLUMNS)).cast(pa.schema(fields))  # a session can be configured to return other types
     chosen = take_rows(found, match_rows(found, wanted)[0])
     empty = pa.nulls(chosen.num_rows, pa.string())
     return chosen.append_column("schema_id", empty).append_column("reason", empty).select(RAW_SCHEMA.names).cast(RAW_SCHEMA)

@@ -1,6 +1,6 @@
 """The steps of a pipeline's work, in order: for a micro-batch, for a release of parked messages, and between micro-batches.
 
-A crash can interrupt every step, and the step is then repeated: the schema store, the ledger and each table's log of applied
+A crash can interrupt any step, and the step is then repeated: the schema store, the ledger and each table's log of applied
 units record the finished steps. A checkpoint in an object store is written before the merge, the first externally visible step.
 """
 
@@ -39,7 +39,7 @@ class Processor:
         self._now_us = context.clock_us
         self.bounds = WaitingBounds(config, ledger)
         self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger, self.bounds)
-        if config.accept_recreated:  # an unfinished micro-batch is read again, under another number, by this run or a later one
+        if config.accept_recreated:  # this or a later run reads an unfinished micro-batch again, under another number
             self.parking.note_read_again(self._now_us())
         self._read_again = self.parking.find_read_again()
         self._last_again: int | None = None
@@ -137,7 +137,7 @@ class Processor:
 
         Args:
             last: Whether the run ends; failing tables are then retried once, even if they are not due.
-            all_read: Whether all messages logged before any read message have been read too; None: the value of `last`.
+            all_read: Whether all partitions have been read to their ends; None: the value of `last`.
 
         Raises:
             SchemaError: a schema has not arrived in time, and the policy is `fail`.
@@ -157,8 +157,8 @@ class Processor:
         return worked
 
     def _release_all(self, *, every_table: bool = False) -> bool:
-        """Release the waiting messages that qualify, with `every_table` also of tables that are not due; return whether there
-        were such messages.
+        """Release the waiting messages that qualify; with `every_table`, also messages of tables that are not due. Return whether
+        messages were released.
 
         A message qualifies if its schema has arrived, its table is due, its transaction is complete, or its load has a position.
         """
@@ -177,7 +177,7 @@ class Processor:
             if release is None:
                 return worked
             worked = True
-            # A repeated release tries every table: a failing one can have applied a part of it the first time.
+            # A repeated release tries every table: a failing table can have applied a part of the release in the first attempt.
             failed |= self._release(release, {} if release.resumed else held_tables)
 
     def _find_held_tables(self, *, is_rerun: bool) -> dict[Table, str]:

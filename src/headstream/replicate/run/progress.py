@@ -80,7 +80,7 @@ class ProgressReports:
         """Pass a progress report of Spark to the listeners, with the numbers of its micro-batch."""
         progress = json.loads(document)
         numbers = self._numbers.pop(progress["batchId"], None) if run_id == self._run_id or self._run_id is None else None
-        if numbers is None:  # of another query, or between two micro-batches
+        if numbers is None:  # a report of another query, or between two micro-batches
             return
         for listener in self._listeners:
             try:

@@ -58,7 +58,7 @@ class Registration:
             return {"registered": len(self._registered), "waiting": len(self._work.waiting), "failing": failing}
 
     def finish(self, *, every_table: bool) -> None:
-        """Try pending registrations a last time, and stop; see BackgroundWork.finish()."""
+        """Try pending registrations one last time, and stop; see BackgroundWork.finish()."""
         self._work.finish("tables are not registered in the catalog", every_table=every_table)
 
     def close(self) -> None:

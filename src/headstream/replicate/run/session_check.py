@@ -27,7 +27,7 @@ _PACKAGES: Final = ("headstream.replicate.decoding.decode", "pyarrow")
 
 
 def check_classic(spark: SparkSession) -> None:
-    """Check that the session has its JVM in this process, and that its Spark version supports limits of a micro-batch.
+    """Check that the session does not use Spark Connect, and that its Spark version supports limits of a micro-batch.
 
     Raises:
         InvalidOptionError: the session is a client of Spark Connect.
@@ -43,7 +43,7 @@ def check_classic(spark: SparkSession) -> None:
 
 
 def check_delta(spark: SparkSession, kinds: Collection[str], *, has_catalog: bool) -> None:
-    """Check that Spark can write Delta tables if necessary; otherwise log a warning, because some column names require it.
+    """Check that Spark can write Delta tables. If only some column names would require Spark, log a warning instead of an error.
 
     Raises:
         EnvironmentSetupError: Delta's jars or settings are missing.
@@ -90,7 +90,7 @@ def check_workers(spark: SparkSession) -> None:
         return
     packages = _PACKAGES
 
-    def probe(_: int) -> tuple[str, str]:  # sent by value: it must not need what it looks for
+    def probe(_: int) -> tuple[str, str]:  # serialized by value, because the workers may lack Headstream
         import importlib
 
         try:

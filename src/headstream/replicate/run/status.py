@@ -48,7 +48,7 @@ def note_status(
 
 
 def describe_orders(orders: MaskOrders, schema_store: SchemaStore) -> list[dict[str, Any]]:
-    """Return the decided byte orders of masks, one object per task, with the evidence, or None if it was not stored."""
+    """Return the decided byte orders of masks, one object per task, with the stored evidence (None if not stored)."""
     lineages = [entry.metadata.lineage for history in schema_store.tables().values() for entry in history]
     tasks = {(lineage.server, lineage.task): lineage for lineage in lineages}
     return [

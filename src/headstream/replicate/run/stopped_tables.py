@@ -43,7 +43,7 @@ class StoppedTables:
         self._rates = DeadRates(context.config.max_dead_rate, context.config.dead_rate_messages)
 
     def take_out(self, unit: Unit) -> Unit:
-        """Stop the tables that exceed the rate with a micro-batch, and remove the dead messages of stopped tables from the unit.
+        """Count a micro-batch, stop the tables that exceed the rate, and remove dead messages of stopped tables from the unit.
 
         Raises:
             ReplicateError: too many messages of a topic have no table and can never be a change.
@@ -65,7 +65,7 @@ class StoppedTables:
         return _split(dead, self._health.stopped)
 
     def retry(self, unit: Unit) -> Unit:
-        """Remove the dead messages of tables that stay stopped from a release; tables with few dead messages are merged.
+        """From a release, remove the dead messages of tables that stay stopped; tables with few dead messages are merged.
 
         A table stays stopped until the release of its last waiting messages, because all remaining messages can be invalid.
         """

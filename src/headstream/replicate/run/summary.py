@@ -31,8 +31,8 @@ class Summary:
         parked: Messages that currently wait for their schema or table.
         delayed: Messages that are currently in the delayed topic.
         incomplete_transactions: Transactions that, by the settings, were applied without all of their events.
-        changes_without_transaction_position: With `atomic`; older versions of Replicate do not send the position.
-        failing: (schema, table) -> reason of the failure.
+        changes_without_transaction_position: With `atomic`, changes without a position (from older versions of Replicate).
+        failing: (schema, table) -> reason for the failure.
         lags_us: (schema, table) -> time from the source's commit of the newest change to its commit in the table, microseconds.
         last_changes_us: (schema, table) -> time at which the source committed the newest change, microseconds since 1970 UTC.
         tables: (schema, table) -> rows inserted, updated and deleted.

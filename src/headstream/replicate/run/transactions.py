@@ -3,7 +3,7 @@
     open      some events, numbered from 1 to the number of the last event, are missing
     closed    all events have been read, or the transaction was applied incomplete; later events are repeats
 
-An event counts as read when a message of any table is read, unless the message waits for its schema or is a dead letter. A unit
+Reading a message of any table marks its event as read, unless the message waits for its schema or is a dead letter. A unit
 with a complete transaction applies the transaction. Otherwise the unit's part of the transaction is set aside. The ledger's
 transaction that sets the last part aside also closes the transaction, and the next release has all parts. Transactions can be
 applied in any order, since changes older than their row are ignored; so no transaction waits for another transaction.
@@ -169,7 +169,7 @@ class Transactions:
             raise ReplicateError(
                 what,
                 where=str(self._config.checkpoint),
-                advice="Search for the event (other topics of the task, replicate parked --dead), or run with "
+                advice="Search for the missing event in other topics of the task and in `replicate parked --dead`, or run with "
                 "--on-incomplete-transaction apply, which applies the events that arrived",
             )
         if self._config.on_incomplete_transaction == "apply":
@@ -186,7 +186,7 @@ class Transactions:
     def _sort(self, seen: SeenEvents, now_us: int) -> _States:
         """Determine the transactions that a unit completes, and the state of all other transactions after the unit."""
         states = _States([], seen.whole.to_pylist(), set())
-        # One that is whole here can have earlier copies of its events that wait: they are released with it, not before it.
+        # Earlier copies of the events of a complete transaction can wait: they are released with the transaction, not earlier.
         states.waiting.update(self._find_waiting() & set(states.closed))
         in_part = pc.unique(seen.rest["key"]).to_pylist()
         known = {one.key: one for one in self._find_open(in_part)}
@@ -204,7 +204,7 @@ class Transactions:
                 states.waiting.add(before.key)
                 continue
             states.closed.append(before.key)
-            if before.waits:  # the new changes join it, and the next release has all of them
+            if before.waits:  # the new changes join the waiting changes, and the next release has all
                 states.waiting.add(before.key)
         return states
 
@@ -248,7 +248,7 @@ def _close(connection: sqlite3.Connection, keys: list[str]) -> None:
     connection.executemany("DELETE FROM open_transactions WHERE key = ?", rows)
     connection.executemany("INSERT OR IGNORE INTO closed_transactions (key) VALUES (?)", rows)
     newest = "(SELECT MAX(number) FROM closed_transactions)"
-    passed = f"SELECT 1 FROM parcels WHERE cause = 'table' AND {WAITS}"  # only this table records that they are complete
+    passed = f"SELECT 1 FROM parcels WHERE cause = 'table' AND {WAITS}"  # only this table records complete ones
     query = f"DELETE FROM closed_transactions WHERE number <= {newest} - ? AND NOT EXISTS ({passed})"
     connection.execute(query, (KEPT_CLOSED,))
 

@@ -49,7 +49,7 @@ class UnitMerge:
             HeadstreamError: a table's settings stop the pipeline, or another process has the checkpoint.
         """
         decoded, schemas = unit.decoded, self._decoder.schemas(unit.decoded)
-        if schemas:  # what is applied, parked and held is decided: a rerun elsewhere must decide the same
+        if schemas:  # a rerun on another machine must apply, park and hold the same changes
             self._checkpoint_store.save()
         applied = self._tables.apply(
             decoded.changes,
@@ -73,7 +73,7 @@ class UnitMerge:
         self._summary.note_commits(decoded, schemas, applied.failed, now_us)
         held = [*unit.held, *_hold(decoded, schemas, applied.held, reasons)]
         rejected = _find_rejected(decoded, applied)
-        for part in held:  # a table that failed rejects them once more
+        for part in held:  # a failing table rejects these changes again when it is retried
             rejected = leave_out(rejected, COORDINATE_COLUMNS, part.messages)
         return replace(unit, decoded=replace(decoded, changes={}, stored={}), held=held, rejected=rejected)
 

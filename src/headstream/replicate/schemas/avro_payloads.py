@@ -4,13 +4,13 @@
     01 | GUID, 16 bytes | record                          registry framing with a GUID from a header (core/codec/schema_ids.py)
     C3 01 | fingerprint u64, little-endian | record       Avro's single-object encoding
 
-A number is looked up in a registry or a directory, a fingerprint (CRC-64-AVRO) only in a directory with files `<name>.avsc`. An
-explanation is a dict of JSON types with these members:
+A number is looked up in a registry or a directory. A fingerprint (CRC-64-AVRO) is looked up only in a directory with files
+`<name>.avsc`. An explanation is a dict of JSON types with these members:
 
     size_bytes form schema type value note fault
 
 `note` names missing input, and `fault` has the reason why the payload is invalid. Neither contains the location of the schemas,
-because users see them. If a registry does not respond, a warning with its URL is logged.
+because users see both. If a registry does not respond, a warning with its URL is logged.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class AvroPayloads:
         known = None if schema_id.number is None else self._client.known(schema_id.number)
         if known is not None:
             return known
-        with self._lock:  # one request at a time: a registry that does not answer holds one thread
+        with self._lock:  # one request at a time: waiting threads get the same error
             if self._fault is not None and time.monotonic() < self._asked_s + _ASK_AGAIN_S:
                 raise self._fault
             self._fault = None
@@ -102,7 +102,7 @@ class AvroPayloads:
                 return None if number is None else self._client.fetch(number)
             except StorageError as error:
                 _LOGGER.warning("Avro payloads are not decoded: %s", error)
-                shows_place = self._host is None or self._host in error.what.lower()  # as an invalid certificate's error does
+                shows_place = self._host is None or self._host in error.what.lower()  # as in a certificate's error
                 what = "the schemas cannot be read" if shows_place else error.what
                 self._fault, self._asked_s = StorageError(what), time.monotonic()
                 raise self._fault from error
@@ -129,7 +129,7 @@ def _read_fingerprints(directory: Path) -> dict[bytes, str]:
             text = path.read_text(errors="replace")
             try:
                 mark = fingerprint(to_parsing_canonical_form(json.loads(text)), "CRC-64-AVRO")
-            except Exception:  # the library raises several for what is not a schema
+            except Exception:  # the library raises various exceptions for invalid schemas
                 continue
             found[bytes.fromhex(mark)] = text
     except OSError as error:

@@ -66,8 +66,8 @@ class Explainer:
         try:
             if value[:1] == b"\x00" and len(value) >= _REGISTRY_BYTES:
                 raise DecodeError(
-                    f"the message has the framing of a schema registry instead of a Replicate envelope, with schema number "
-                    f"{int.from_bytes(value[1:_REGISTRY_BYTES], 'big')}",
+                    f"the message has the framing of a schema registry (id {int.from_bytes(value[1:_REGISTRY_BYTES], 'big')}) "
+                    "instead of a Replicate envelope",
                     0,
                 )
             envelope = decode_envelope(value)
@@ -149,7 +149,7 @@ def _format_row(row: Mapping[str, Any], is_json: bool) -> dict[str, Any]:
 
 def _format_value(value: Any, is_json: bool) -> Any:
     if isinstance(value, Decimal) and is_json and Decimal(repr(float(value))) == value:
-        return float(value)  # a number stays one, unless its reader's double would have other digits
+        return float(value)  # a number stays a number, unless the reader's double would have other digits
     if isinstance(value, bytes):
         return value.hex().upper()
     if isinstance(value, (Decimal, datetime.date, datetime.time)):  # a datetime is a date

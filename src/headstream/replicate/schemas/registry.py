@@ -52,7 +52,7 @@ class RegistrySchemas:
         try:
             schema = self._client.fetch(number)
             key = self._client.fetch(int(match[2])) if match[2] else None
-        except StorageError:  # its messages are parked meanwhile, and the status reports them
+        except StorageError:  # the messages are parked meanwhile, and the status reports them
             schema = key = None
         if schema is None or (match[2] and key is None):
             self._not_before[schema_id] = time.monotonic() + _ASK_AGAIN_SECONDS
@@ -97,7 +97,7 @@ def frame_by_headers(raw: pa.RecordBatch, client: RegistryClient) -> pa.RecordBa
 def _frame_of(guid: bytes, client: RegistryClient) -> bytes | None:
     try:
         number = client.number_of(str(uuid.UUID(bytes=guid)))
-    except StorageError:  # its messages are parked, and can be read again
+    except StorageError:  # the messages are parked, and can be read again
         return None
     return None if number is None else b"\0" + number.to_bytes(4, "big")
 

@@ -91,7 +91,7 @@ class DecodeOptions:
 class SchemaCatalog:
     """Schemas prepared for decoding.
 
-    schema_store: The schema store, read again for every id that was not found.
+    The schema store is read again for every id that was not found.
     """
 
     def __init__(self, schema_store: SchemaStore, options: DecodeOptions) -> None:
@@ -131,7 +131,7 @@ class SchemaCatalog:
         try:
             record = parse_schema(own_schema)
             table = self._schema_store.find_namespace(record.name.rpartition(".")[0])
-        except SchemaError:  # it names no known table: the id decides, whose metadata can still arrive
+        except SchemaError:  # names no known table: the id decides, and its metadata can still arrive
             if not schema_id:
                 raise
             return self._find_placed(schema_id, topic)
@@ -145,8 +145,8 @@ class SchemaCatalog:
     def find_versions(self, schema: str, table: str, names: Iterable[str]) -> list[Found]:
         """Return the possible schemas of JSON rows with the given columns, the most likely schema first.
 
-        Schemas with exactly these columns are first, then schemas with more columns, the newest first. A row with columns that no
-        schema has waits for the next schema. So the result for a row does not depend on which other schemas have arrived.
+        Schemas with exactly these columns are first, then schemas with more columns, the newest first. If no schema has all
+        columns, the row waits for the next schema. So the result for a row does not depend on which other schemas have arrived.
 
         Returns:
             One or more schemas; a single result can also be a reason or a missing schema.
@@ -184,7 +184,7 @@ class SchemaCatalog:
         told = find_topic_table(self._options.topic_tables, topic)
         if told is not None and told != entry.table:
             own_id = shared_id(schema_id, *told)
-            in_topic = entry if entry.topic == topic else None  # its metadata came there: the topic has several tables
+            in_topic = entry if entry.topic == topic else None  # the topic has the entry's metadata, so it has several tables
             return self._schema_store.find(own_id) or in_topic or Missing(own_id)
         others = [] if told is not None else self._schema_store.sharing(schema_id)
         fitting = [each for each in (entry, *others) if each.topic == topic or not others]
@@ -221,11 +221,11 @@ class SchemaCatalog:
         return made
 
     def _find_earlier(self, entry: StoredSchema) -> list[TableMetadata]:
-        """Return the versions of a table that arrived before a version."""
+        """Return the versions of a table that arrived before the given version."""
         lineage = entry.metadata.lineage
         history = self._schema_store.history(lineage.schema, lineage.table)
         if all(other.metadata.schema_id != entry.metadata.schema_id for other in history):
-            self._schema_store.expire()  # the list of an object store's schemas is older than this one
+            self._schema_store.expire()  # the list of an object store's schemas is older than this entry
             history = self._schema_store.history(lineage.schema, lineage.table)
         return [other.metadata for other in sorted(history, key=_arrival) if _arrival(other) < _arrival(entry)]
 
@@ -268,7 +268,7 @@ class SchemaCatalog:
         if (owner.server, owner.task) != (lineage.server, lineage.task) and not several_tasks:
             raise SchemaError(
                 f"the table {name} is already captured by the task {owner.task!r} of {owner.server!r}, and now also by "
-                f"{lineage.task!r} of {lineage.server!r} too",
+                f"the task {lineage.task!r} of {lineage.server!r}",
                 advice='Set tasks = "all" to apply both, or set a separate target for each task, as in target = "{task}.{table}"',
             )
 

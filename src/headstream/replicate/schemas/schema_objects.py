@@ -71,7 +71,7 @@ class SchemaObjects:
         self._listed_s = time.monotonic()
 
     def expire(self) -> None:
-        """Make the next refresh() list the store, whatever the time of the last refresh."""
+        """Make the next refresh() list the store, regardless of the time of the last refresh."""
         if self._listed_s is not None:
             self._listed_s = -math.inf
 

@@ -1,12 +1,12 @@
 """The schema store: durably stores every schema received in metadata messages, by schema id.
 
 There is one file per schema, `<schema id, percent-encoded>.json`, which is written completely and then linked to its name. So
-processes can read the store while others write it, without Java or a lock. A file is one line and never changes:
+processes can read the store while other processes write to it, without Java or a lock. A file is one line and never changes:
 
     {"arrived_us": 1690000000000000, "topic": "cdc/metadata", "partition": 1, "offset": 0, "metadata": {...}}
 
-If another table's schema already has the id of a schema, the schema is stored as `<id>@table-<hash of its table>`. The topics or
-embedded schemas of rows then determine the table (schema_catalog.py).
+If the id of a schema already belongs to another table's schema, the schema is stored as `<id>@table-<hash of its table>`. The
+topics or embedded schemas of rows then determine the table (schema_catalog.py).
 
 A message that names only its table waits for `table:<schema>/<table>`, for which find() returns the table's newest schema. If the
 message fits none of the table's first n schemas, it waits for `table:<schema>/<table>?after=<n>`.
@@ -39,7 +39,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 _SUFFIX: Final = ".json"
 _MAX_ID_CHARACTERS: Final = 80
-"""Maximum length of a schema id: percent-encoding triples the length at most, and file names have at most 255 characters."""
+"""Maximum length of a schema id: percent-encoding at most triples the length, and file names have at most 255 characters."""
 _TABLE_PREFIX: Final = "table:"
 _AFTER: Final = "?after="
 _SHARED: Final = "@table-"
@@ -83,7 +83,7 @@ SCHEMA_LIST: Final = pa.schema(
 
 
 def table_id(schema: str, table: str, after: int = 0) -> str:
-    """Return the pseudo id for which a message waits if it names only its table and fits none of its first `after` schemas."""
+    """Return the pseudo id for which a message waits if it names only a table and fits none of its first `after` schemas."""
     name = f"{_TABLE_PREFIX}{urllib.parse.quote(schema, safe='')}/{urllib.parse.quote(table, safe='')}"
     return f"{name}{_AFTER}{after}" if after else name
 
@@ -114,7 +114,7 @@ def check_schema_store(directory: Path, mark: str, place: StorePlace | None = No
             found = None
     if found != mark:
         raise StorageError(
-            f"this executor cannot access the driver's schema store: {'it is missing' if found is None else 'it is another one'}",
+            f"this executor cannot access the driver's schema store: found {'no' if found is None else 'another'} schema store",
             where=f"{directory if place is None else place} on {socket.gethostname()}",
             advice="Set --zone or zone to a URI of an object store, or to a directory shared by the driver and the executors",
         )
@@ -190,7 +190,7 @@ class SchemaStore:
             raise SchemaError(
                 f"schema id {metadata.schema_id} already has a different schema",
                 where=f"{entry.topic} partition {entry.partition} offset {entry.offset}",
-                advice=f"The schema store keeps the first, from {kept.topic} partition {kept.partition} offset {kept.offset}",
+                advice=f"The schema store keeps the schema from {kept.topic} partition {kept.partition} offset {kept.offset}",
             )
         return new
 
@@ -294,7 +294,7 @@ class SchemaStore:
                 entry = self.find(urllib.parse.unquote(name[: -len(_SUFFIX)]))
             except SchemaError:
                 continue
-            if entry is not None and entry.metadata.columns:  # a schema of Debezium's envelope is that of no table
+            if entry is not None and entry.metadata.columns:  # a schema of Debezium's envelope belongs to no table
                 own_id, shares, _ = entry.metadata.schema_id.rpartition(_SHARED)
                 if shares:
                     self._sharing.setdefault(own_id, []).append(entry)
@@ -347,7 +347,7 @@ class SchemaStore:
         if len(fitting) != 1:
             known = "no table" if not fitting else "several tables"
             raise SchemaError(
-                f"the message has no schema id, and the namespace {namespace!r} of its schema fits {known} of the schema store"
+                f"the message has no schema id, and the namespace {namespace!r} of its schema matches {known} in the schema store"
             )
         return fitting[0]
 
@@ -385,7 +385,7 @@ class SchemaStore:
             file.flush()
             os.fsync(file.fileno())
         try:
-            os.link(temporary, path)  # not rename: of two processes that store one id, the first wins
+            os.link(temporary, path)  # not rename: if two processes store one id, the first wins
         except FileExistsError:
             return False
         finally:

@@ -57,7 +57,7 @@ def choose_columns(metadata: TableMetadata, settings: TableSettings, earlier: Se
         name, wanted = names[column.name], settings.rename_columns.get(column.name)
         if name.lower().startswith(RESERVED_PREFIX):
             raise SchemaError(
-                f"the column {name!r} begins with {RESERVED_PREFIX}, which is reserved", advice="Rename it with rename_columns"
+                f"the column {name!r} begins with {RESERVED_PREFIX}, which is reserved", advice="Set rename_columns"
             )
         if wanted is not None and name != wanted:
             raise SchemaError(f"the column {column.name!r} cannot be renamed to {wanted!r}: a column of that name exists")
@@ -108,7 +108,7 @@ def _name_columns(
         if kept is None and column not in renamed:
             kept = respelled.get(column.lower())
             if kept is not None and kept.lower() == column.lower():
-                kept = column  # the table has it under its old name, whose case does not matter
+                kept = column  # the table has the column under its old name; case does not matter
         base = renamed.get(column, column)
         if kept is not None and kept.lower() not in taken:
             names[column] = kept

@@ -1,6 +1,6 @@
 """Names of tables in a catalog, made from a template such as `lake.{schema}.{table}`.
 
-Dots in the template divide the name into parts; dots in values do not: `{table}` of a table `a.b` is one part.
+Dots in the template divide the name into parts; dots in values do not: `{table}` of the table `a.b` is one part.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class ReplicateConfig:
 
     Args:
         source: URL of the log or Kafka cluster (`kafka://host:9092`) to read; None if the pipeline reads a DataFrame.
-        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); their metadata messages are read too.
+        topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); metadata messages in them are read too.
         metadata: Topics with metadata messages; empty if the data topics contain these messages.
         kafka: Settings of Kafka clients, such as `kafka.security.protocol`.
         tables: Directory or URI of the Delta tables: one per source table, at `<schema>/<table>`.
@@ -88,17 +88,17 @@ class ReplicateConfig:
         topic_tables: Topic pattern -> `schema.table`, for messages that do not contain the table's name. `{schema}` and `{table}`
             in the pattern match the schema and the table in the topic name.
         schema_wait_us: Time for which a data message waits for its schema before `on_missing_schema` applies, microseconds.
-        on_missing_schema: `delayed` moves such a message to the delayed topic, from which it is applied when its schema arrives;
-            `dead-letter` moves the message to the dead-letter topic; `fail` stops the pipeline.
-        delayed: The delayed topic in the pipeline's own log; or a Kafka topic to which delayed messages are also copied,
-            `kafka://host:9092/topic`.
+        on_missing_schema: Effect of a schema that does not arrive: `delayed` moves the waiting message to the delayed topic, and
+            applies it when the schema arrives; `dead-letter` moves it to the dead-letter topic; `fail` stops the pipeline.
+        delayed: The delayed topic in the pipeline's own log, or a Kafka topic (`kafka://host:9092/topic`) to which delayed
+            messages are also copied.
         dead_letter: A Kafka topic to which dead letters are also copied, `kafka://host:9092/topic`; None: no copies.
         max_parked_count: Maximum number of waiting messages; if it is exceeded, the pipeline stops.
         max_parked_bytes: Maximum size of waiting messages, bytes; if it is exceeded, the pipeline stops.
         max_parked_age_us: Waiting time of a message after which an alarm is raised, microseconds.
-        max_dead_rate: Maximum share of dead letters, 0 to 1. If the messages of a table exceed it, the table stops. If messages
-            of a topic that belong to no table exceed it, the pipeline stops.
-        dead_rate_messages: Minimum number of messages from which `max_dead_rate` is computed.
+        max_dead_rate: Maximum share of dead letters, 0 to 1. If the messages of a table exceed this share, the table stops. If
+            messages of a topic that belong to no table exceed this share, the pipeline stops.
+        dead_rate_messages: Minimum number of messages before `max_dead_rate` applies.
         atomic: Whether all changes of a transaction to a table become visible together.
         transaction_wait_us: Time for which a transaction can be incomplete before `on_incomplete_transaction` applies,
             microseconds.
@@ -115,13 +115,13 @@ class ReplicateConfig:
         max_bytes_per_batch: Maximum stored size of a micro-batch, bytes, accurate to one send; None: an eighth of the heap of
             Spark's driver. For logs only: Spark's Kafka source ignores this limit.
         spark: Settings of the Spark session, such as `spark.driver.memory`, used if the command starts the session.
-        change_tables: Directory or URI of change tables, with all changes of a table, at `<schema>/<table>`; None: no such
+        change_tables: Directory or URI of change tables, with all changes of a table, at `<schema>/<table>`; None: no change
             tables.
-        dead_letter_table: Directory or URI of a Delta table to which dead letters are also written; None: no such table.
+        dead_letter_table: Directory or URI of a Delta table to which dead letters are also written; None: no table.
         storage: The object store of all URIs.
         merge: Settings of merges with deletion vectors.
         iceberg: The Iceberg tables that share the Delta tables' files; None: no Iceberg tables.
-        metrics: File or URI to which metrics are written in the OpenMetrics format; None: no such file.
+        metrics: File or URI to which metrics are written in the OpenMetrics format; None: no file.
         metrics_otlp: Whether metrics are sent over OTLP, to the endpoint set in OpenTelemetry's variables.
         tracing: Whether to record OpenTelemetry spans of micro-batches and merges, linked to the spans of sampled messages.
         tombstones_kept_us: Time for which deletions are remembered after they were applied, microseconds; None: unlimited. A
@@ -129,10 +129,10 @@ class ReplicateConfig:
         compact_every_us: Interval at which a table's small files are compacted, microseconds; 0: never.
         vacuum_every_us: Interval at which files that no version needs are deleted, microseconds; 0: never.
         vacuum_kept_us: Minimum age of the files that `vacuum_every` deletes, microseconds.
-        load_gap_us: Minimum time between a change and a REFRESH row that is detected as the start of a new load, microseconds.
+        load_gap_us: Minimum time between a change and a later REFRESH row that begins a new load, microseconds.
 
     Raises:
-        InvalidOptionError: settings are missing, contradictory or out of range; the error lists all of them.
+        InvalidOptionError: settings are missing, contradictory or out of range; the error lists all problems.
     """
 
     source: str | None
@@ -333,7 +333,7 @@ def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
             if found is not None:
                 problems.append(Problem(name, *found))
     if settings.get("checkpoint_from") is not None and not isinstance(settings.get("checkpoint"), StorePlace):
-        problems.append(Problem("checkpoint_from", "checkpoint must be in an object store", "Set checkpoint to it"))
+        problems.append(Problem("checkpoint_from", "checkpoint must be in an object store", "Set checkpoint to a URI"))
     return problems
 
 
@@ -351,7 +351,7 @@ def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
             problems.append(Problem(name, f"Delta tables cannot be in {str(place)!r}", "Use a path without %XX, [ ] ^ | and \\"))
         for other, before in places[:index]:
             if place == before:
-                problems.append(Problem(name, f"{other} and {name} are the same location, {place}", "Set another"))
+                problems.append(Problem(name, f"{other} and {name} are the same location, {place}", "Set another place"))
     stores = [settings.get(name) for name in STORE_PLACES]
     schemes = {store.scheme for store in stores if isinstance(store, StorePlace)} - {"hdfs"}
     if len(schemes) > 1 and "storage" in settings and settings["storage"].endpoint is not None:

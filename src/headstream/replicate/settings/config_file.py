@@ -2,7 +2,7 @@
 
 The file begins with the pipeline's own settings, with the names of ReplicateConfig (times as "60s", sizes as "10GB"), and include
 and exclude. [defaults] has the settings of all tables, and [table."pattern"] the settings of matching tables, in order. [merge],
-[registry], [storage], [format], [debezium], [iceberg], [topic_tables] and [kafka] are the fields with these names. [spark] has
+[registry], [storage], [format], [debezium], [iceberg], [topic_tables] and [kafka] set the fields with these names. [spark] has
 settings of the Spark session, as `driver.memory = "4g"` or with full names. Relative paths are relative to the file's directory.
 """
 
@@ -210,7 +210,7 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Repli
         overrides: Fields of ReplicateConfig, from the command line, that override the file.
 
     Raises:
-        InvalidOptionError: settings are invalid; the error lists all of them with line numbers.
+        InvalidOptionError: settings are invalid; the error lists all problems with line numbers.
         StorageError: the file cannot be read.
     """
     text, document = _read_document(path)
@@ -239,7 +239,7 @@ def _read_document(path: Path) -> tuple[str, dict[str, Any]]:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidOptionError(
-            f"the file is not TOML: {error}", where=str(path), advice="See https://toml.io for how to write it"
+            f"the file is not TOML: {error}", where=str(path), advice="See https://toml.io for the syntax"
         ) from None
     except UnicodeDecodeError as error:
         raise InvalidOptionError(f"the file is not UTF-8: {error}", where=str(path)) from None

@@ -21,11 +21,11 @@ class DebeziumSettings:
         placeholder: The connector's `unavailable.value.placeholder`, which replaces a value that was not sent.
         sequence: For connectors whose order is not built in: at most two integer fields of `source` that order the
             changes of a row, the most significant first.
-        flattened: The `add.fields.prefix` of flattened messages (ExtractNewRecordState), such as `__`; without this setting
-            such messages are rejected.
+        flattened: The `add.fields.prefix` of flattened messages (ExtractNewRecordState), such as `__`; without this setting,
+            flattened messages are rejected.
 
     Raises:
-        InvalidOptionError: there is no topic, the placeholder is empty, or there are more than two fields.
+        InvalidOptionError: there is no topic, the placeholder is empty, or `sequence` has more than two fields.
     """
 
     topics: tuple[str, ...] = ("*",)
@@ -38,7 +38,7 @@ class DebeziumSettings:
             raise InvalidOptionError("topics and placeholder must not be empty", where="debezium")
         if len(self.sequence) > _MOST_POSITIONS:
             raise InvalidOptionError(
-                "a change sequence must have at most two numbers", where="debezium.sequence", advice='Use for example ["ts_ns"]'
+                "a change sequence must have at most two numbers", where="debezium.sequence", advice='Use, for example, ["ts_ns"]'
             )
 
     def reads(self, topic: str) -> bool:

@@ -1,4 +1,4 @@
-"""The forms of data messages in JSON: Replicate's default sections, a custom Message Format, and the flat form before 6.
+"""The forms of data messages in JSON: Replicate's default sections, a custom Message Format, and the flat form before version 6.
 
 default    {"data": {..}, "beforeData": {..} | null, "headers": {"operation": .., "changeSequence": .., ..}}
 custom     sections renamed ("data": "after"), or flattened ("headers": "headers_*": {"headers_operation": ..}), header
@@ -37,8 +37,8 @@ class MessageFormat:
     Args:
         data: The section with the row; `name_*`: the columns are flat in the message, with names prefixed with
             `name_`; `*`: the columns are flat under their own names.
-        before_data: The section with the row before the change, written as `data`; messages can omit the section.
-        headers: The section with the headers, written as `data`.
+        before_data: The section with the row before the change, in the notation of `data`; messages can omit the section.
+        headers: The section with the headers, in the notation of `data`.
         fields: Renamed header fields: Replicate's name -> the name in messages.
     """
 
@@ -114,13 +114,13 @@ def read_flat(document: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
 
 
 def _merge_columns(section: object, name: str) -> dict[str, Any] | None:
-    """Return the columns of a flat message's section, which is an object, or a list of objects with some of the columns."""
+    """Return the columns of a flat message's section, which is an object, or a list of objects that have some columns each."""
     if section is None:
         return None
     parts = section if isinstance(section, list) else [section]
     columns: dict[str, Any] = {}
     for part in parts:
         if not isinstance(part, dict) or columns.keys() & part.keys():
-            raise DecodeError(f"{name} of a flat message must be a list of different columns", 0)
+            raise DecodeError(f"{name} of a flat message must be a list of distinct columns", 0)
         columns |= part
     return columns or None

@@ -1,4 +1,4 @@
-"""The section [iceberg]: the tables to commit to an Iceberg catalog too, their names, and the catalog."""
+"""The section [iceberg]: the tables that are also committed to an Iceberg catalog, their names, and the catalog."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class IcebergSettings:
         catalog: Properties of pyiceberg's catalog, such as `type` and `uri`, in the section `[iceberg.catalog]`, where `name` is
             the catalog's name, by default `default`. Alternatively a string, the name of a catalog in pyiceberg's configuration.
         namespace: Template of the namespace, with the target's {schema} and {table}; dots separate levels.
-        table: Template of the table name, likewise.
-        tables: Patterns of the target tables, `schema.table`, for which there is an Iceberg table.
+        table: Template of the table name, with the target's {schema} and {table}.
+        tables: Patterns of the target tables, `schema.table`, that get an Iceberg table.
         snapshots: Maximum number of snapshots per table. Snapshots older than `vacuum_kept` are removed too, because vacuum
             removes their files.
 

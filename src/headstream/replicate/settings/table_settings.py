@@ -39,7 +39,7 @@ class TableSettings:
         partition_by: Columns of the target by which files are partitioned, if the table is created; not all types are
             supported.
         cluster_by: Columns of the target by which maintenance sorts the files.
-        column_names: `mapped`: the table is created with Delta's column mapping; `plain`: only if the name of a column needs it.
+        column_names: Whether new tables have Delta's column mapping: `mapped`: always; `plain`: only if a column name needs it.
         mask_order: Byte order of Avro column masks: `little` (byte 0 holds the first eight columns), `big`, or `auto`: the
             order is detected from the task's messages, and is `little` until then.
         decimal_overflow: Type for a NUMERIC of more than 38 digits: `string`, or `error` to reject it.
@@ -56,7 +56,7 @@ class TableSettings:
         on_type_widened: Policy if the type of a column has a wider range.
         on_type_narrowed: Policy if the type of a column has a narrower range, or is a different type.
         on_nullability_changed: Policy if a column became nullable, or is no longer nullable.
-        on_key_changed: Policy if different columns identify a row.
+        on_key_changed: Policy if the columns that identify a row have changed.
     """
 
     target: str = "{schema}.{table}"

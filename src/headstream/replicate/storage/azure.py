@@ -42,7 +42,7 @@ _PREFERRED: Final = {
     "client_secret": (*_TOKEN, *_KEYS, *_WORKLOAD),
     "sas_token": (*_TOKEN, *_KEYS, *_WORKLOAD, "AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET"),
 }
-"""Environment variables that the clients read themselves and that take precedence over a credential of the section."""
+"""Environment variables that the clients read themselves and that take precedence over a credential in [storage]."""
 
 
 class AzureAccess(StoreAccess):
@@ -73,7 +73,7 @@ class AzureAccess(StoreAccess):
         return self._host.partition(".")[0]
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
-        """Return the settings, completed from the environment, with credentials of one kind, preferably the section's."""
+        """Return the settings, completed from the environment, with credentials of one kind, preferably those in [storage]."""
         known = os.environ if environment is None else environment
         self._check_credentials(known)
         found = complete(self.storage, {each: _OPTIONS[each] for each in ("endpoint", *_PRINCIPAL)}, known)
@@ -220,9 +220,9 @@ def _emulator_settings(url: str) -> dict[str, str]:
     }
     if not is_encrypted:
         settings |= {
-            "fs.abfss.impl": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",  # the one of abfss:// encrypts always
+            "fs.abfss.impl": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",  # the class of abfss:// always encrypts
             "fs.azure.always.use.https": "false",
-            "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",  # the other one needs a TLS factory
+            "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",  # the other library needs a TLS factory
         }
     return settings
 

@@ -26,7 +26,7 @@ _GROUP_BYTES: Final = 128 << 20
 _MOST_BYTES: Final = 100 << 20
 """Default size at which a file is closed, bytes, as in deltalake; table properties can override it."""
 _MOST_TAKEN_BYTES: Final = 1 << 30
-"""Maximum size of rows taken by number, bytes, because Arrow then concatenates a column's strings, at most 2 GiB."""
+"""Maximum size of rows taken by number, bytes: Arrow then concatenates a column's strings, which must be below 2 GiB."""
 _NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
 _PLAIN_FOLDER: Final = re.compile(r"[A-Za-z0-9_.=-]{3,200}")
 """Pattern for a partition's directory. Files of other partitions are in the table's directory; see merge_on_read_refusal()."""
@@ -123,7 +123,7 @@ def write_data_files(snapshot: LogSnapshot, rows: pa.Table) -> list[DataFile]:
     schema = snapshot.schema
     for field in schema:
         if not field.nullable and (field.name not in rows.column_names or rows[field.name].null_count):
-            raise StorageError(f"the column {field.name} must have values", where=str(snapshot.table))
+            raise StorageError(f"the column {field.name} must not contain nulls", where=str(snapshot.table))
     with Translated(snapshot.table, "the rows cannot be written"):
         written = []
         columns = snapshot.partition_columns
@@ -236,7 +236,7 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, ...] | None:
     if not any(test(kind) for test in tests):
         return None
     if pa.types.is_floating(kind) and not pc.all(pc.is_finite(column)).as_py():
-        return None  # NaN is the greatest value to one reader and none to another
+        return None  # readers disagree on whether NaN is the greatest value
     if pa.types.is_decimal(kind) and kind.precision > _EXACT_DIGITS and kind.scale:
         return None
     if pa.types.is_temporal(kind):  # Python has no years beyond 9999
@@ -249,7 +249,7 @@ def _as_json(kind: pa.DataType, least: Any, greatest: Any) -> tuple[Any, Any]:
     """Return bounds in the form of the log; None for a bound that the log cannot represent."""
     if pa.types.is_string(kind):
         return least[:_LONGEST_TEXT], _greatest_text(greatest)
-    if pa.types.is_timestamp(kind):  # in milliseconds, which all readers know
+    if pa.types.is_timestamp(kind):  # in milliseconds, which all readers support
         suffix = "Z" if kind.tz is not None else ""
         return _moment(milliseconds=least // 1000, suffix=suffix), _moment(milliseconds=-(-greatest // 1000), suffix=suffix)
     if pa.types.is_date(kind):

@@ -37,7 +37,7 @@ _UUID_CHARACTERS: Final = 20
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_B85: Final = str.maketrans(_Z85 + "".join(set(_B85) - set(_Z85)), _B85 + "\0" * len(set(_B85) - set(_Z85)))
-"""Translation of the Z85 alphabet to that of Base85; a character that is only in Base85 becomes invalid."""
+"""Translation of the Z85 alphabet to the Base85 alphabet; a character that is only in Base85 becomes invalid."""
 _TO_Z85: Final = str.maketrans(_B85, _Z85)
 _MAGIC: Final = 1681511377
 _NO_RUNS: Final = 12346
@@ -48,7 +48,7 @@ _LEAST_OFFSETS: Final = 4
 """Number of containers from which a bitmap with runs also has container offsets."""
 _MOST_INLINE: Final = 512
 _MOST_INLINE_TOGETHER: Final = 4096
-"""Size below which a vector, and all small vectors of a commit together, are stored in the log, because another file costs a
+"""Size, bytes, below which a vector, and all small vectors of a commit together, are stored in the log, since a file costs a
 request. Each checkpoint also contains the vectors in the log, including vectors of files that were removed in the last days."""
 
 

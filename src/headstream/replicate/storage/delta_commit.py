@@ -132,7 +132,7 @@ def _commit(snapshot: LogSnapshot, actions: list[dict[str, Any]], operation: str
     snapshot.apply(number, actions)
     snapshot.read_at = time.monotonic()
     if number % int(snapshot.configuration.get("delta.checkpointInterval", _CHECKPOINT_INTERVAL)) == 0:
-        write_checkpoint(snapshot)  # nothing else does after these commits
+        write_checkpoint(snapshot)  # no other code writes one after these commits
     return number
 
 
@@ -141,7 +141,7 @@ def _is_created(snapshot: LogSnapshot, number: int, content: bytes, own: str) ->
     try:
         if create_file(snapshot.table, f"_delta_log/{number:020d}.json", content):
             return True
-    except StorageError as error:  # its answer can be lost
+    except StorageError as error:  # the response can be lost
         try:
             actions = snapshot.read_commit(number)
         except StorageError:
@@ -180,7 +180,7 @@ def _count_rows(snapshot: LogSnapshot, file: DataFile) -> int:
 
 
 def _with_vector(snapshot: LogSnapshot, file: DataFile, vector: Any) -> DataFile:
-    # Delta demands the number of rows of a file with a vector; the other statistics are then those of deleted rows too.
+    # Delta requires the number of rows of a file with a vector; all other statistics then include deleted rows.
     text = file.action.get("stats")
     if file.rows is None or file.stats.get("tightBounds") is not False:
         stats = {**file.stats, "numRecords": _count_rows(snapshot, file), "tightBounds": False}

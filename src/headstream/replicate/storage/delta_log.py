@@ -62,7 +62,7 @@ _IMPLIED: Final = {
     2: ("appendOnly", "invariants"), 3: ("checkConstraints",), 4: ("changeDataFeed", "generatedColumns"),
     5: ("columnMapping",), 6: ("identityColumns",),
 }  # fmt: skip
-"""Writer version -> the features that it adds to those of lower versions."""
+"""Writer version -> the features that it adds to lower versions."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class DataFile:
 
     @property
     def rows(self) -> int | None:
-        """Number of rows in the file, including deleted rows; None if the statistics lack it."""
+        """Number of rows in the file, including deleted rows; None if the statistics do not contain the number."""
         count = self.stats.get("numRecords")
         return None if count is None else int(count)
 
@@ -251,7 +251,7 @@ class LogSnapshot:
         self.read_at = time.monotonic()
         if self.version in found and not newer:
             return False
-        # Old commits were deleted, and a checkpoint replaces them; or another table was made in the directory.
+        # Old commits were deleted, and a checkpoint replaces them; or another table was created in the directory.
         if not {self.version, self.version + 1} <= found:
             self._load(min(newer, default=0))
             return True
@@ -310,7 +310,7 @@ class LogSnapshot:
         begin, checkpoint = _newest_checkpoint(names)
         for name in checkpoint:
             for action in _checkpoint_actions(self.table, name):
-                if (removed := action.get("remove")) and removed.get("path") is not None:  # of no live file
+                if (removed := action.get("remove")) and removed.get("path") is not None:  # belongs to no live file
                     self._keep_removed(removed)
                 else:
                     self._apply(action)
@@ -344,7 +344,7 @@ class LogSnapshot:
             self._schema = None
 
     def _remove(self, path: str, vector: DeletionVector | None) -> None:
-        """Remove a live file, whose path can be escaped in another way than in its `add` action."""
+        """Remove a live file, whose path can be escaped differently than in its `add` action."""
         name = unquote(path)
         if path not in self.files and (name != path or not path.isascii()):
             path = next((known for known in self.files if unquote(known) == name), path)
@@ -400,7 +400,7 @@ def merge_on_read_refusal(snapshot: LogSnapshot) -> str | None:
     if any(_ABSOLUTE.match(path) for path in snapshot.files):
         return "files of another table (a shallow clone)"
     if not all(_PLAIN_PATH.fullmatch(path) for path in snapshot.files):
-        # polars 2.1 does not apply the deletion vectors of such files, and says nothing.
+        # polars 2.1 silently ignores the deletion vectors of such files.
         return "partitions whose values are escaped in the names of their directories"
     return None
 
@@ -415,7 +415,7 @@ def read_batches(snapshot: LogSnapshot, file: DataFile) -> Iterator[pa.Table]:
 
     Columns that the file lacks are absent. Partition columns, which Spark writes to some files, are removed.
     """
-    # A file can have types of its own: those that deltalake writes have views of text, which pyarrow cannot filter.
+    # A file can have other types: deltalake writes string views, which pyarrow cannot filter.
     types = {field.name: field for field in snapshot.schema if field.name not in snapshot.partition_columns}
     with Translated(snapshot.table / unquote(file.path), "the data file cannot be read"):
         parquet = open_parquet(snapshot, file)

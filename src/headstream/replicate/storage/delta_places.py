@@ -21,7 +21,7 @@ class Translated:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        # deltalake raises its own errors, Arrow's and built-in ones; each must fail this table only.
+        # deltalake raises its own, Arrow's and built-in errors; any of these must fail only this table.
         if isinstance(error, Exception) and not isinstance(error, HeadstreamError):
             raise failure(self._path, self._what, str(error)) from shown_cause(self._path, error)
 

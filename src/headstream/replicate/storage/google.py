@@ -45,8 +45,8 @@ class GoogleAccess(StoreAccess):
     file_system: ClassVar[str] = "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"
     condition: ClassVar[str] = "x-goog-if-generation-match"
     advice: ClassVar[str] = (
-        "Check that the bucket exists and that these credentials can list, read, write and delete objects. Set service_account in"
-        "[storage] of the configuration file, or GOOGLE_APPLICATION_CREDENTIALS, to the path of a service account's key"
+        "Check that the bucket exists and that these credentials can list, read, write and delete objects. Set service_account "
+        "in [storage] of the configuration file, or GOOGLE_APPLICATION_CREDENTIALS, to the path of a service account's key"
     )
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:

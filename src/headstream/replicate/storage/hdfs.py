@@ -96,7 +96,7 @@ class _HdfsClient:
         try:
             self._client.rename(f"/{key}", f"/{old}")
             found = _tag(self._content(old))
-        except FileNotFoundError:  # another replace() has it, or a read() has put it back
+        except FileNotFoundError:  # another replace() has moved it, or a read() has restored it
             self._client.delete(f"/{new}")
             return False
         if found != tag:

@@ -1,4 +1,4 @@
-"""Objects in S3, Azure and Google Cloud Storage, by obstore, which wraps Rust's object_store like deltalake."""
+"""Objects in S3, Azure and Google Cloud Storage, through obstore, which wraps Rust's object_store (also used by deltalake)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ObjectClient:
         """Delete an object if it exists."""
         try:
             obstore.delete(self._store, key)
-        except FileNotFoundError:  # Azure and Google say so
+        except FileNotFoundError:  # Azure and Google raise this error
             return
 
     def has_any(self, prefix: str) -> bool:

@@ -117,7 +117,7 @@ def parse_place(text: str, *, is_table: bool = True) -> Place:
     parts, form = urlsplit(text), _FORMS[scheme]
     bucket = parts.netloc
     is_valid = _BUCKETS[scheme].fullmatch(bucket) is not None
-    if scheme != "abfss" and not is_valid and ("@" in bucket or ":" in bucket):  # not repeated: it can be a password
+    if scheme != "abfss" and not is_valid and ("@" in bucket or ":" in bucket):  # can be a password, so omitted
         raise InvalidOptionError(
             f"the {scheme}:// URI must have only a {form.split('/')[2]} before its path",
             advice=f"Write {form}; set credentials and the endpoint in [storage] or in the environment",

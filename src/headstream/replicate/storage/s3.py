@@ -52,7 +52,7 @@ class S3Access(StoreAccess):
         """Return the settings, completed from the environment."""
         found = complete(self.storage, _OPTIONS, environment)
         if self.storage.access_key_id is not None and found.session_token != self.storage.session_token:
-            # The clients read it from the environment themselves, and would send it with other keys.
+            # The clients read the token from the environment themselves, and would send the token with other keys.
             raise InvalidOptionError(
                 "[storage] contains keys, but AWS_SESSION_TOKEN in the environment belongs to other keys",
                 where="storage",
@@ -91,11 +91,11 @@ class S3Access(StoreAccess):
         own = self.resolved()
         settings = named_options(own, _OPTIONS, "hadoop")
         settings |= {
-            "fs.s3.impl": self.file_system,  # so that s3:// is the same to both engines
+            "fs.s3.impl": self.file_system,  # so that s3:// works with both engines
             "fs.s3a.endpoint.region": own.region or _DEFAULT_REGION,
             "fs.s3a.path.style.access": str(_uses_path_style(own)).lower(),
         }
-        # Hadoop's own defaults retry a store that answers 503 for days, and the AWS client five times within each attempt.
+        # By default, if a store responds with 503, Hadoop retries for days, and the AWS client five times within each attempt.
         count, first_ms = _doubled_waits(own.retry_us)
         settings["fs.s3a.attempts.maximum"] = "1"
         for kind in ("retry", "retry.throttle"):

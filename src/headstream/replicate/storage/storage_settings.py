@@ -25,7 +25,7 @@ class StorageSettings:
         access_key_id: The access key id (S3).
         secret_access_key: The secret access key (S3).
         session_token: The session token of temporary keys (S3).
-        path_style: Whether the bucket is in the path of the URL instead of the host; by default, with an `endpoint` (S3).
+        path_style: Whether the bucket is in the path of the URL instead of the host; by default true if `endpoint` is set (S3).
         account_key: The key of the storage account (Azure).
         sas_token: A shared access signature (Azure).
         tenant_id: The tenant id of a service principal (Azure).
@@ -58,7 +58,7 @@ class StorageSettings:
         if (self.access_key_id is None) != (self.secret_access_key is None):
             lacks = "secret_access_key" if self.secret_access_key is None else "access_key_id"
             raise InvalidOptionError(
-                f"the object store's {lacks} is missing", where="storage", advice="Set both, or neither to use the environment"
+                f"the object store's {lacks} is missing", where="storage", advice="Set both keys, or use the environment"
             )
         if self.session_token is not None and self.access_key_id is None:
             raise InvalidOptionError(

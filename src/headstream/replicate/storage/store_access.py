@@ -84,7 +84,7 @@ class StoreAccess(ABC):
 
     @abstractmethod
     def resolved(self, environment: Mapping[str, str] | None = None) -> StorageSettings:
-        """Return the settings, completed from the environment, by default this process's."""
+        """Return the settings, completed from the environment, by default this process's environment."""
 
     @abstractmethod
     def delta_options(self) -> dict[str, str]:
@@ -109,7 +109,7 @@ class StoreAccess(ABC):
         """
 
     def hadoop_identity(self) -> dict[str, str]:
-        """Return the settings with which Hadoop's file system uses the machine's identity, if it does not by default."""
+        """Return the settings with which Hadoop's file system uses the machine's identity; empty if this is the default."""
         return {}
 
     @property
@@ -129,7 +129,7 @@ class StoreAccess(ABC):
     def redact(self, text: str) -> str:
         """Return a client's error message in one line, without credentials."""
         found, _, debugging = text.partition("\n\nDebug source:")
-        found = found.partition("\n\tat ")[0]  # the stack of a server in Java
+        found = found.partition("\n\tat ")[0]  # without the stack trace of a server in Java
         found = _ARROW.sub(": ", _COLOUR.sub("", found)).strip(": ")
         reason = _REASON.search(debugging)  # the operating system's reason, which occurs only here
         if reason is not None and reason[1] not in found:
@@ -164,7 +164,7 @@ def named_options(
 
 
 def complete(storage: StorageSettings, options: StoreOptions, environment: Mapping[str, str] | None) -> StorageSettings:
-    """Return settings, completed from the environment, by default this process's."""
+    """Return settings, completed from the environment, by default this process's environment."""
     known = os.environ if environment is None else environment
     found: dict[str, Any] = {}
     for name, option in options.items():

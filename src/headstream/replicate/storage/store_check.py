@@ -1,4 +1,4 @@
-"""Checks at the start that a pipeline's object stores are reachable, writable, and support conditional puts for commits."""
+"""Checks at the start that a pipeline's object stores are reachable and writable, and support conditional puts for commits."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _RETRY_US: Final = 5_000_000
 
 
 def check_stores(places: Iterable[Place], *, read: Place | None = None) -> None:
-    """Check object stores: an object can be created, a second creation is rejected, and it can be read and deleted.
+    """Check object stores: an object can be created, read and deleted, and a second creation is rejected.
 
     Args:
         places: Locations of any kind; paths are skipped.
         read: A location that is only read; its files are listed.
 
     Raises:
-        StorageError: a store cannot be reached or written, or it ignores conditions, so that two writers could
-            commit the same version of a table.
+        StorageError: a store cannot be reached or written to, or ignores conditions, so two writers could commit the same
+            version of a table.
         MissingExtraError: a store's client is not installed.
     """
     for place in dict.fromkeys(place for place in places if isinstance(place, StorePlace)):

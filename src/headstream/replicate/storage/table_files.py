@@ -54,7 +54,7 @@ def create_file(table: Place, path: str, content: bytes) -> bool:
     with Translated(file, "the file cannot be written"):
         try:
             hidden.write_bytes(content)
-            os.link(hidden, file)  # refused if there is one, which a rename would replace
+            os.link(hidden, file)  # fails if the file exists; a rename would replace it
         except FileExistsError:
             return False
         finally:
@@ -72,7 +72,7 @@ def file_names(directory: Place, after: str = "") -> list[str]:
 
 
 def open_parquet_file(table: Place, path: str, size: int) -> pq.ParquetFile:
-    """Open a Parquet file of a table, of a size in bytes, without reading the whole file."""
+    """Open a Parquet file of a table without reading the whole file; `size` is the file's size, bytes."""
     with Translated(table / path, "the data file cannot be read"):
         if isinstance(table, StorePlace):
             source: Any = pafs.PyFileSystem(DeltaStorageHandler(str(table), table.delta_options, {path: size})).open_input_file(

@@ -10,8 +10,8 @@
     _hs_before_<column>: values before the change
 
 Changes are appended after the merge, with the same unit and version, so the table does not contain changes that the merge has
-rejected. It has each message once, even after crashes: if the messages of a unit can repeat (after a crash, a failure or a
-redrive), they are compared with the coordinates and log times in the table. Executors write their own changes.
+rejected. The table has each message once, even after crashes: if the messages of a unit can repeat (after a crash, a failure or
+a redrive), they are compared with the coordinates and log times in the table. Executors write their own changes.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ChangeTable:
             {column.ordinal: column.name for column in schema.metadata.columns},
             {
                 name: CHANGE_BOOKKEEPING.get(name, kind) for name, kind in self.engine.columns.items()
-            },  # the engine's lack elements
+            },  # the engine's types lack elements
             self._own_columns(),
             left_out if left_out.num_rows else None,
             schema.metadata.lineage.qualified_name,
@@ -116,7 +116,7 @@ class ChangeTable:
         return rows if rows.num_rows else None
 
     def _frame(self, changes: SparkChanges, task: ChangeRows, repeated: bool) -> DataFrame | pa.Table | None:
-        """Return the rows of changes on executors, in the driver if the table's engine requires it, or None."""
+        """Return the rows of changes on executors, fetched to the driver if the table's engine requires this, or None."""
         if changes.is_at_hand or not self.engine.takes_frames:
             return self._local_rows(changes.fetch(), task, repeated)
         if not repeated:

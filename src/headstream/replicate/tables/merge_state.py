@@ -60,7 +60,7 @@ class MergeState:
         return self._memory.given_up(self._name, app_id, version)
 
     def decide(self, rejected: dict[Coordinates, str], table: MergedTable, app_id: str, version: int) -> dict[Coordinates, str]:
-        """Return the rejected changes; if the unit was already applied, the recorded changes, because rows have changed."""
+        """Return the rejected changes; if the unit was already applied, the changes recorded then, since rows have changed."""
         for engine in filter(None, (table.engine, self._changes())):
             applied = engine.last_applied(app_id)
             if applied is not None and applied >= version:

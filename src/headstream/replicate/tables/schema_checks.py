@@ -40,7 +40,7 @@ def open_rows(
     settings = given or TableSettings()
     has_history = "_hs_valid_from" in engine.columns
     soft = settings.deletes == "soft"
-    if given is None:  # a load is settled before the first change
+    if given is None:  # a load can be settled before the run's first change
         soft = was_soft if was_soft is not None else not has_history and DELETED in engine.columns
     if not has_history and (engine.columns or settings.scd_type == 1):
         if settings.scd_type == 2:
@@ -73,7 +73,7 @@ def check_schema(name: tuple[str, str], last: SeenSchema | None, seen: SeenSchem
     for difference in compare_schemas(last, seen):
         policy = getattr(settings, difference.kind)
         if policy != "evolve":
-            advice = f"Set {difference.kind} to evolve for this table to change the target too"
+            advice = f"To change the target too, set {difference.kind} to evolve for this table"
             raise stop_table(name, f"{difference.what}, but {difference.kind} is {policy}", advice, stops=policy == "fail")
 
 
@@ -97,5 +97,5 @@ def check_partitions(name: tuple[str, str], types: Mapping[str, str], settings: 
 
 
 def stop_table(name: tuple[str, str], what: str, advice: str | None, *, stops: bool) -> SchemaChangeError:
-    """Return the error for a table that does not follow a schema; `stops`: the pipeline stops."""
+    """Return the error for a table that does not follow a schema; `stops`: whether the pipeline stops."""
     return SchemaChangeError(what, where=f"table {'.'.join(name)}", advice=advice, stops=stops)

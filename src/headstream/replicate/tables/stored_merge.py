@@ -116,7 +116,7 @@ class StoredMerge:
         key_statistics = self.changes.key_statistics(task)
         if key_statistics.moved is None:
             return None
-        if key_statistics.lowest is None:  # all of them are deletions, which the table ignores
+        if key_statistics.lowest is None:  # all changes are deletions, which the table ignores
             return Merged(RowCounts(), self._decide({}), key_statistics.left_out)
         task = replace(task, driver_keys=pa.concat_tables([crossed, key_statistics.moved]))
         where = table.stored_where(key_statistics.ranges, key_statistics.lowest, task.ended)
@@ -146,7 +146,7 @@ class StoredMerge:
         return self.merges.placed(left, self.schema, keeps_all=keeps_all)
 
     def _note_places(self, report: FoldReport) -> None:
-        """Record the positions among the loads that executors have assigned to changes."""
+        """Record the positions that executors have assigned to changes among the loads."""
         self.merges.state.loads.has_below_first |= report.has_below_first
         if report.is_unsettled:
             self.merges.state.loads.settled = ""
@@ -163,7 +163,7 @@ def _plan_fold(
     """Return the task that folds changes of a table in which every row is from one change; None if the driver must fold."""
     statistics, state = changes.statistics, merges.state
     loads = state.loads.loads
-    # Changes that were logged before a load began are placed below its floor, and its rows above it, see loads.py.
+    # Changes logged before a load began are positioned below the load's floor, and the load's rows above it; see loads.py.
     is_placed = statistics.has_loads or (bool(loads) and statistics.first_logged_us < loads[-1].begun_us)
     lowest = "" if is_placed else statistics.least or ""
     if state.forgotten and lowest <= state.forgotten:

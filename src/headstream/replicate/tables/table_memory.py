@@ -30,7 +30,7 @@ class TableState:
             to a deleted row.
         deletion_times: Ascending (time, `newest_deletion` at that time), for the later removal of tombstones.
         compacted_us: Time of the last compaction, microseconds since 1970 UTC.
-        vacuumed_us: Time of the last vacuum, likewise.
+        vacuumed_us: Time of the last vacuum, microseconds since 1970 UTC.
         columns: The columns that the source has or had. Other columns of the table do not belong to the pipeline.
         soft: Whether deleted rows are kept and marked; None if an older version wrote the state.
     """
@@ -54,7 +54,7 @@ class TableState:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> TableState:
-        """Return the state from a document of to_document()."""
+        """Return the state from the result of to_document()."""
         schema = None if document["schema"] is None else SeenSchema.from_document(document["schema"])
         deletion_times = [(us, sequence) for us, sequence in document.get("burials", [])]  # not in checkpoints of older versions
         times = {name: document.get(name, 0) for name in ("compacted_us", "vacuumed_us")}
@@ -98,7 +98,7 @@ class TableMemory:
             return iter(self._connection.execute("SELECT schema, name FROM tables ORDER BY schema, name").fetchall())
 
     def find(self, name: tuple[str, str]) -> TableState:
-        """Return the state of a table; the initial state of an unknown table."""
+        """Return the state of a table; for an unknown table, the initial state."""
         try:
             with self._lock:
                 row = self._connection.execute("SELECT state FROM tables WHERE schema = ? AND name = ?", name).fetchone()

@@ -48,7 +48,7 @@ def place_table(directory: Path, schema: str, table: str) -> Path: ...
 def place_table(directory: Place, schema: str, table: str) -> Place: ...
 def place_table(directory: Place, schema: str, table: str) -> Place:
     """Return the location of a source table's Delta table, in the form of older versions if such a table exists."""
-    if isinstance(directory, StorePlace):  # no older Headstream wrote to a store
+    if isinstance(directory, StorePlace):  # older versions of Headstream did not write to stores
         return table_path(directory, schema, table)
     path = table_path(directory, schema, table)
     before = directory / _encode_before(schema) / _encode_before(table)
@@ -71,7 +71,7 @@ def has_table(path: Place) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # so no older Headstream has created it
+        if error.errno == errno.ENAMETOOLONG:  # so no older version of Headstream created the table
             return False
         raise
 

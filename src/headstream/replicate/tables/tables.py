@@ -88,7 +88,7 @@ class TargetTables:
     Args:
         checkpoint: Directory of the tables' state: `tombstones/` and `tables.sqlite`.
         owner: The pipeline; tables of other pipelines are rejected. None disables the check.
-        checkpoint_store: Stores the state on which a table's commit relies; None if the state is stored without it.
+        checkpoint_store: Stores the state on which a table's commit relies; None: the state stays only in `checkpoint`.
         label_jobs: Labels the Spark jobs of a table's steps, and can record the result of a merge.
     """
 
@@ -156,7 +156,7 @@ class TargetTables:
             read_until_us: All changes logged before this time are in these or earlier changes, microseconds since 1970 UTC.
 
         Returns:
-            Table with REFRESH rows in the changes -> the log time from which their load is undecided.
+            Table with REFRESH rows in the changes -> the log time from which the load of these rows is undecided.
         """
         tables: dict[Name, list[pa.Table]] = {}
         for schema_id, batches in changes.items():
@@ -225,7 +225,7 @@ class TargetTables:
         repeated: bool,
     ) -> Applied:
         """Merge the changes of one table, one structure after another."""
-        # Older versions first, so that a column dropped and a column added end as the newest schema has them.
+        # Older versions first, so that dropped and added columns end as in the newest schema.
         ordered = sorted(structures.items(), key=lambda item: (schemas[item[1][0]].metadata.lineage.table_version, item[0]))
         groups = [_group(ids, changes, stored) for _, ids in ordered]
         applied = Applied()
@@ -239,7 +239,7 @@ class TargetTables:
             for (structure, ids), group in zip(ordered, groups, strict=True):
                 try:
                     for part, rows in divide_changes(group) if isinstance(group, pa.Table) else [("", group)]:
-                        again = repeated or part != ""  # divided in another number of parts, a rerun does not know them
+                        again = repeated or part != ""  # a rerun can divide the changes into other parts
                         merged = table.merge(rows, schemas[ids[0]], f"{unit}/{structure}{part}", version, repeated=again)
                         applied.add(Applied({name: merged.counts}, rows.num_rows - merged.left_out, 1, merged.rejected))
                 except SchemaChangeError as error:
@@ -255,7 +255,7 @@ class TargetTables:
         return applied
 
     def take_touched(self) -> set[Name]:
-        """Return the tables that may have new versions since the last call."""
+        """Return the tables that may have received new versions since the last call."""
         found = set(self._touched)
         self._touched -= found
         return found
@@ -276,7 +276,7 @@ class TargetTables:
                 if not table.has_ended_load:
                     continue
                 if not is_saved:
-                    self._checkpoint_store.save()  # which loads have ended, and up to where the log is read
+                    self._checkpoint_store.save()  # saves which loads have ended and how far the log has been read
                     is_saved = True
                 with self._label_jobs(f"{_show(name)}: end of a load"):
                     counts = table.remove_vanished_rows()
@@ -294,7 +294,7 @@ class TargetTables:
         A load also begins without this call if its first row is logged more than `load_gap_us` after a change.
 
         Args:
-            at_us: The time, microseconds since 1970 UTC; the load replaces changes up to the highest change logged before it.
+            at_us: The time, microseconds since 1970 UTC; the load replaces changes up to the highest change logged earlier.
 
         Returns:
             Whether the load begins; False if rows logged since this time were already applied as part of an earlier load.
@@ -314,7 +314,7 @@ class TargetTables:
                 table.mark_load(logged_us, is_last=kind == "loaded")
 
     def end_load(self, schema: str, table: str) -> None:
-        """End a table's load before its next change does; remove_vanished_rows() then removes rows missing in the load."""
+        """End a table's load before the next change ends it; remove_vanished_rows() then removes rows missing from the load."""
         self._table((schema, table)).end_load()
 
     def vectors(self) -> dict[Name, VectorState]:

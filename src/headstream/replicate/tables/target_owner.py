@@ -4,7 +4,7 @@ A pipeline cannot access another pipeline's deletions and load positions, so two
 
     <table>/_headstream.json     {"pipeline": "<identity>", "checkpoint": "<directory>"}; ignored by readers of Delta tables
 
-In a directory a link creates the file, and in an object store a conditional put (if absent, or if unchanged).
+A link creates the file in a directory; a conditional put (if absent, or if unchanged) creates the file in an object store.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ OpenEngine: TypeAlias = Callable[[Place, Literal["auto", "deltalake", "spark"], 
 """Returns the engine for a table's directory or URI, engine setting and merge strategy."""
 
 _FORGETTING_STEPS: Final = 8
-"""Tombstones are removed in steps of this fraction of the configured time, so they stay at most an eighth longer."""
+"""Tombstones are removed in steps of this fraction (1/n) of the configured time, so they stay at most an eighth longer."""
 
 
 class TargetTable:
@@ -172,7 +172,7 @@ class TargetTable:
             table.prepare(schema.types, older=self._state.schema is not None and seen.version < self._state.schema.version)
         except SchemaError as error:
             raise stop_table(self._name, error.what, error.advice, stops=False) from None
-        self._claim(self._path, None)  # just created, it is this pipeline's, or that of a faster one
+        self._claim(self._path, None)  # a new table belongs to this or to a faster pipeline
         self._state.soft = schema.settings.deletes == "soft"
         if stored is not None:
             names = tuple(changes.schema.names)
@@ -182,7 +182,7 @@ class TargetTable:
                 return merged
             changes = stored.fetch().rename_columns(changes.schema.names)
         left_out = 0 if stored is None else stored.num_rows - changes.num_rows
-        keeps_all = schema.settings.deletes == "soft" or isinstance(table, Scd2Table)  # vanished rows stay, marked
+        keeps_all = schema.settings.deletes == "soft" or isinstance(table, Scd2Table)  # vanished rows stay and are marked
         placed = self._merges.placed(changes, schema, keeps_all=keeps_all)
         if isinstance(table, Scd2Table):
             self._merges.follow(seen)
@@ -200,7 +200,7 @@ class TargetTable:
     def _note_deletions(self) -> None:
         assert self._tombstones is not None
         if self._tombstones.highest > self._state.newest_deletion:
-            # After the tombstones: a recorded deletion without its tombstone counts as lost.
+            # After the tombstones: a recorded deletion without its tombstone is treated as lost.
             self._state.newest_deletion = self._tombstones.highest
             self._merges.keep()
 
@@ -230,7 +230,7 @@ class TargetTable:
             counts = table.end_loads(ended, [at for _, at in ends], *commit)
         else:
             columns = self._merges.known_columns(self._state.schema.columns, table)
-            # One by one where rows stay: what a row was at the end of the first does not reach across the next.
+            # One by one if deleted rows stay, because a row keeps no values across the end of a load.
             bounds = [bound for bound, _ in ended] if self._state.soft else [bound]
             counts = sum((table.end_load(bound, columns, *commit) for bound in bounds), RowCounts())
         self._state.loads.mark_vanished_removed()
@@ -285,7 +285,7 @@ class TargetTable:
         if may_forget and self._table is not None:
             self._opened(keys).forget_ended()
         worked = may_forget and self._forget(schedule.tombstones_kept_us, now_us, keys)
-        # Its clustering is known after the first changes; before them there is nothing to compact.
+        # The clustering is known after the first changes; before the first changes, there is nothing to compact.
         if self._settings is not None and schedule.is_due(schedule.compact_every_us, self._state.compacted_us, now_us):
             self._state.compacted_us, worked = now_us, True
             self._merges.keep()
@@ -317,7 +317,7 @@ class TargetTable:
             return False
         state.deletion_times = state.deletion_times[len(over) :]
         state.forgotten = max(state.forgotten, over[-1])
-        self._merges.keep()  # first: a forgotten deletion must not look like one that never happened
+        self._merges.keep()  # first, so that a forgotten deletion is not taken for a deletion that never happened
         self._opened(keys).forget(over[-1])
         return True
 
@@ -331,7 +331,7 @@ class TargetTable:
             if self._tombstones.highest < self._state.newest_deletion:  # deleted manually, or lost
                 self._state.forgotten = max(self._state.forgotten, self._state.newest_deletion)
                 self._merges.keep()
-        # Without settings, nothing that a table's readers have to know.
+        # Without settings, do not enable features that the table's readers must support.
         strategy: MergeStrategy = "rewrite" if settings is None else settings.merge_strategy
         engine = self._open_engine(self._path, (settings or TableSettings()).engine, strategy)
         self._table = open_rows(self._name, engine, keys, settings, self._tombstones, was_soft=self._state.soft)

@@ -93,7 +93,7 @@ def _value_of(match: re.Match[str], variables: Mapping[str, str]) -> str:
 
 
 PUBLISHED_SECRETS: Final = frozenset({"top_secret$iggy123$_jwt_HS256_key#!", "top_secret$iggy.rs$_jwt_HS256_key#!"})
-"""Default signing secrets of the protocol's original server: public, hence insecure."""
+"""Default signing secrets of Iggy's server, which are public and therefore insecure."""
 
 _SECOND_US: Final = 1_000_000
 _LEVELS: Final = {"trace": "debug", "warn": "warning"}
@@ -123,7 +123,7 @@ class ServerConfig:
         connection_rate: Maximum new connections per second from one address; None: no limit.
         memory_budget_bytes: Limit for buffered requests and responses of all clients, bytes; None: a quarter of the memory.
         segment_bytes: Size at which a new segment is started, bytes.
-        group_access: Access of the directory's group (operating system) to the files of a new log: none, read or write.
+        group_access: Access of the directory's operating-system group to the files of a new log: none, read or write.
         delivery_audit: Topic for audit rows of delivery transitions; None disables the audit.
         tracing: Whether appends of traced messages are recorded as OpenTelemetry spans.
         metrics_otlp: Whether metrics are sent to an OpenTelemetry collector.
@@ -195,7 +195,7 @@ def load_config(
         is_fresh: Whether to remove an existing log first.
 
     Raises:
-        InvalidOptionError: settings are unknown, invalid or unsupported; the error lists all these settings.
+        InvalidOptionError: settings are unknown, invalid or unsupported; the error lists all of these settings.
         StorageError: a file cannot be read.
     """
     env_path = _path_in(environ, "ENV") or (Path(".env") if Path(".env").is_file() else None)
@@ -404,7 +404,7 @@ class _Loader:
         )
 
     def _console(self) -> bool:
-        """Return whether to serve the console: the setting, or by default only if no other machine can reach it."""
+        """Return whether to serve the console; by default, only if no other machine can reach the HTTP address."""
         given: bool | None = self._values["headstream.console"]
         address = self._address("http")
         return given if given is not None else address is None or address.is_loopback

@@ -45,7 +45,7 @@ def read_file(path: Path) -> list[GivenValue]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidOptionError(
-            f"the file is not TOML: {error}", where=str(path), advice="See https://toml.io for how to write it"
+            f"the file is not TOML: {error}", where=str(path), advice="See https://toml.io for the syntax"
         ) from None
     except OSError as error:
         raise StorageError(f"the configuration cannot be read: {error.strerror}", where=str(path)) from error

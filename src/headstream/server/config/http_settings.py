@@ -18,7 +18,7 @@ _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\sA-Z/?#@*]+")
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 _KEY_BYTES: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""The shortest keys that RFC 7518 allows: the length of the hash."""
+"""Minimum key lengths by RFC 7518: the lengths of the hashes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class TokenSettings:
                 advice=f"Use {least} random bytes",
             )
         if self.expiry_s < 1 or self.not_before_s < 0 or self.clock_skew_s < 0:
-            raise InvalidInputError("access_token_expiry must be at least 1 s, not_before and clock_skew 0 s", where="http.jwt")
+            raise InvalidInputError("access_token_expiry must be at least 1 s, and no time negative", where="http.jwt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +68,9 @@ class CorsSettings:
     """Permissions for browser pages of other origins (CORS).
 
     Args:
-        allowed_origins: Allowed origins without a path, as in `https://example.org`; `*`: any origin.
+        allowed_origins: Allowed origins without a path, for example `https://example.org`; `*`: any origin.
         allowed_headers: Allowed request headers; `*`: any header.
-        exposed_headers: Response headers that such pages can read.
+        exposed_headers: Response headers that pages of other origins can read.
         allow_credentials: Whether requests can contain cookies and other credentials.
         allow_private_network: Whether public pages can reach a private network.
     """

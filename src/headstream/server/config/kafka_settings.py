@@ -14,9 +14,9 @@ class KafkaSettings:
 
     Args:
         default_stream: The stream of topics whose names have no dot.
-        default_partitions: Number of partitions of a topic that is created without a number.
+        default_partitions: Number of partitions of a topic that is created without a partition count.
         advertised: The address that metadata reports to clients; None: the address to which each client connected.
-        anonymous_user: Name of the user for clients without SASL; None refuses such clients.
+        anonymous_user: Name of the user for clients without SASL; None refuses clients without SASL.
         max_connections: Maximum number of connections; additional connections are closed immediately.
         limits: Limits of each connection.
     """

@@ -96,7 +96,7 @@ def _us(least: int = 0, most: int = (1 << 63) - 1, none: tuple[str, ...] = ()) -
             return None
         found = parse_duration_us(spelled)
         if not least <= found <= most:
-            raise ValueError(f"{least / 1_000_000:g} to {most / 1_000_000:g} seconds are required, not {spelled!r}")
+            raise ValueError(f"a time from {least / 1_000_000:g} s to {most / 1_000_000:g} s is required, not {spelled!r}")
         return found
 
     return read
@@ -110,7 +110,7 @@ def _bytes(least: int = 0, most: int = (1 << 63) - 1, none: tuple[str, ...] = ()
             return None
         found = parse_size_bytes(spelled)
         if not least <= found <= most:
-            raise ValueError(f"{least} to {most} bytes are required, not {spelled!r}")
+            raise ValueError(f"a size from {least} to {most} bytes is required, not {spelled!r}")
         return found
 
     return read
@@ -289,7 +289,7 @@ KEYS: Final[dict[str, Key]] = {
     "headstream.root_username": Key("", _text),
     "headstream.root_password": Key("", _text),
 }
-"""Every key by its full name."""
+"""All keys by full name."""
 
 SECRETS: Final = frozenset(
     {

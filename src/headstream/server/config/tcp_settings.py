@@ -16,7 +16,7 @@ class ConnectionLimits:
         frame_bytes: Maximum size of a request, bytes.
         unsent_bytes: Size of unsent responses above which no request is read, bytes.
         frame_s: Timeout for receiving a request, seconds.
-        bytes_a_second: Number of received bytes that extend this timeout by one second.
+        bytes_a_second: Number of received bytes that extend `frame_s` by one second.
         stall_s: How long a client can leave responses unread, seconds.
         login_s: How long a connection can be open without a login, seconds; infinity disables the limit.
         hold_s: How long a poll without messages waits, for clients of Iggy's protocol 0.11, seconds.

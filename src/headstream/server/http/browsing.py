@@ -1,4 +1,4 @@
-"""Messages for display: typed headers as ordered text, payloads truncated or decoded, a search with limited cost."""
+"""Messages for display: headers as strings in order, payloads truncated or decoded, and a search with limited cost."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 _EVERY_STATE: Final = tuple(range(1, 256))
 _SCANNED_BYTES: Final = 4 << 20
-"""Most bytes that one request reads: a search continues with the next request, so that it can be cancelled."""
+"""Maximum bytes that one request reads; the next request continues the search, so that a search can be cancelled."""
 
 _SCANNED_COUNT: Final = 20_000
 _KINDS: Final = {kind.name.lower(): kind for kind in PollingKind if kind is not PollingKind.NEXT}
 _MOST: Final = (1 << 64) - 1
 _SCHEMA_MARKS: Final = (b"\0", b"\xc3\x01")
-"""Payloads that name their Avro schema begin with one: a registry's framing, and Avro's single-object encoding."""
+"""First bytes of payloads that name their Avro schema: a registry's framing, and Avro's single-object encoding."""
 
 _EXPLAINED_BYTES: Final = 1 << 20
-"""The largest message that is decoded."""
+"""Maximum size of a message to decode."""
 
 _REPLY_BYTES: Final = 4 << 20
-"""The largest reply: a few bytes of Avro can become many of JSON."""
+"""Maximum size of a reply, because a few bytes of Avro can become many bytes of JSON."""
 
 
 def browse(request: ViewRequest) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _filter(request: ViewRequest, where: str, kind: PollingKind, count: int, pay
 
 
 def download(request: ViewRequest) -> Reply:
-    """Return the payload of a message; 404 if the message does not exist or its payload is null. DecodeError."""
+    """Return a message's payload; 404 if the message does not exist or its payload is null. DecodeError for an invalid path."""
     message = find_message(request)
     if message is None or message.payload is None:
         return NOT_FOUND
@@ -98,7 +98,7 @@ def download(request: ViewRequest) -> Reply:
 
 
 def find_message(request: ViewRequest) -> ReceivedMessage | None:
-    """Return the message that a path names; None if the message does not exist. DecodeError."""
+    """Return the message that a path names; None if the message does not exist. DecodeError if the path is invalid."""
     offset = _number(request.path, "offset", 0)
     found = decode_polled(_fetch(request, PollingKind.OFFSET, offset, 1).messages)
     return found[0] if found and found[0].offset == offset else None
@@ -107,8 +107,8 @@ def find_message(request: ViewRequest) -> ReceivedMessage | None:
 def explain_message(request: ViewRequest) -> Reply:
     """Return a decoded message; 404 if the message does not exist or its payload is null.
 
-    A Replicate message requires the right to read the server, as its pipeline does. Other payloads must name their Avro schemas,
-    and require only the right to read the message.
+    A Replicate message requires the right to read the server, as reports of pipelines do. Other payloads must name their Avro
+    schemas, and require only the right to read the message.
     """
     message = find_message(request)
     if message is None or message.payload is None:
@@ -131,7 +131,7 @@ def explain_message(request: ViewRequest) -> Reply:
     frame = schema_id.to_bytes() if in_header and schema_id is not None else b""
     reply = json_reply({**explain(frame + payload), "size_bytes": len(payload)})
     if len(reply.body) > _REPLY_BYTES:
-        raise LimitError(f"the decoded message has {len(reply.body)} bytes, more than {_REPLY_BYTES}", advice=advice)
+        raise LimitError(f"the decoded message must have at most {_REPLY_BYTES} bytes, not {len(reply.body)}", advice=advice)
     return reply
 
 
@@ -199,7 +199,7 @@ def _text(value: HeaderValue) -> str:
     if isinstance(plain, bool):
         return "true" if plain else "false"
     if isinstance(plain, str):
-        return plain.encode("utf-8", "replace").decode()  # half of a surrogate pair has no UTF-8
+        return plain.encode("utf-8", "replace").decode()  # half of a surrogate pair cannot be encoded
     return str(plain)
 
 

@@ -15,7 +15,7 @@ from headstream.server.network.unauthenticated import UnauthenticatedConnections
 from headstream.server.reporting.logs import note
 
 _LINGERING_S: Final = 1.0
-"""How long a rejected body is still read, so that its sender receives the reply."""
+"""How long a rejected body is still read, seconds, so that the client receives the reply."""
 
 
 def _is_fault(record: logging.LogRecord) -> bool:
@@ -41,7 +41,7 @@ class _HttpConnection(web.RequestHandler):
     """The body of the current request."""
 
     is_logged_in = False
-    """Whether a request with a valid token has come."""
+    """Whether a request with a valid token was received."""
 
     @property
     def is_busy(self) -> bool:
@@ -119,7 +119,7 @@ class HttpConnections(web.Server):
         return web.BaseRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Register a connection; at the limit, close an unauthenticated connection, or else this connection."""
+        """Register a connection; at the limit, close an unauthenticated connection, or else the new connection."""
         super().connection_made(handler, transport)
         self._traffic.connections += 1
         assert isinstance(handler, _HttpConnection)

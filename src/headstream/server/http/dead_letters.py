@@ -21,7 +21,7 @@ _MOST_REDRIVEN: Final = 1000
 _MOST_PARTITION: Final = (1 << 32) - 1
 
 READING: Final[dict[str, dict[str, Any]]] = {
-    "from_offset": {"type": "integer", "minimum": 0, "default": 0, "description": "First offset of this part."},
+    "from_offset": {"type": "integer", "minimum": 0, "default": 0, "description": "Offset at which to start."},
     "where": {"type": "string", "description": "Only dead letters that match this filter."},
 }
 """Parameters of a count."""
@@ -46,7 +46,7 @@ REDRIVING: Final[dict[str, dict[str, Any]]] = {
     "resumes": {
         "type": "boolean",
         "default": True,
-        "description": "Whether to finish an interrupted redrive first; false after the first part.",
+        "description": "Whether to complete an interrupted redrive first; set false after the first request.",
     },
 }
 """Members of the body of a redrive."""

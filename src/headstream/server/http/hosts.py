@@ -1,4 +1,4 @@
-"""Hosts: checks whether a request names this server and whether the origin of its page is allowed; needs no token.
+"""Hosts: checks whether a request names this server and whether the origin of its page is allowed; no token is required.
 
 If a foreign name resolves to this machine (DNS rebinding), a browser treats the page as the server's own. Only `Host` shows that
 the name does not belong to the server.
@@ -41,7 +41,7 @@ from headstream.server.network.addresses import Address
 from headstream.server.reporting.logs import note
 
 HEALTH_PATH: Final = "/health"
-"""Answered for any host: health checks of balancers choose the name, and the reply has no information about the log."""
+"""Answered for any host name, because load balancers choose the name, and the reply contains no data of the log."""
 
 _HTTP_1_1: Final = (1, 1)
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[\w.~%-]+)?\]|[^\s:/?#@\[\]\\]+)(?::(\d{0,5}))?")
@@ -72,7 +72,7 @@ class Hosts:
         headers = request.headers
         given = headers.getall(hdrs.HOST, ())
         if len(given) == 1 and self._has_name(given[0]) and hdrs.ORIGIN not in headers and _FETCH_SITE not in headers:
-            return None  # programs send neither: the quickest answer is for them
+            return None  # programs send neither header: decide quickly
         if request.rel_url.raw_path == HEALTH_PATH:
             return None
         if len(given) > 1 or (not given and request.version >= _HTTP_1_1):

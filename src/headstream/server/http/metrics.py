@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from headstream.server.resources.memory_budget import MemoryBudget
 
 GroupBehind: TypeAlias = tuple[str, str, str, int]
-"""Stream, topic, group, and its lag in messages."""
+"""Stream, topic, group, and the group's lag in messages."""
 
 _REMAINING: Final = frozenset((TransitionKind.PAUSED, TransitionKind.RESUMED, TransitionKind.STATE_SET))
-"""Transitions that are not deliveries of messages: they have their own metrics."""
+"""Transitions that do not concern single messages and have separate metrics."""
 _LABELS: Final = ["stream", "topic", "group"]
 
 

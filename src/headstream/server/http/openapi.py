@@ -23,7 +23,7 @@ _ABOUT: Final = (
 _REFUSALS: Final = {
     "400": ("The request was refused, or its path, query or JSON is invalid (the response is then plain text).", "both"),
     "401": ("The token is missing or invalid (empty body), or the login was rejected (body as for 400).", "none"),
-    "403": ("The user lacks the permission.", "json"),
+    "403": ("The user does not have the required permission.", "json"),
     "404": ("The name or number does not exist.", "json"),
     "408": ("The body did not arrive in time.", "text"),
     "413": ("The body is too long.", "text"),

@@ -44,7 +44,7 @@ def survey(request: ViewRequest) -> dict[str, Any]:
 
 
 def list_visible_topics(request: ViewRequest) -> dict[str, Any]:
-    """Return the topics that a user can see: all topics, or topics in the user's permissions."""
+    """Return the topics that a user can see: all topics, or the topics that the user's permissions name."""
     return {"time_us": _now_us(), "topics": [topic.spell() for topic in _visible_topics(request)]}
 
 
@@ -52,7 +52,7 @@ def list_group_lags(request: ViewRequest) -> dict[str, Any]:
     """Return the groups, with lag, of all topics that a user is allowed to see."""
     groups = []
     for topic in _visible_topics(request):
-        with suppress(NotFoundError, PermissionDeniedError):  # deleted just now, or only to be polled
+        with suppress(NotFoundError, PermissionDeniedError):  # just deleted, or the user is only allowed to poll
             for group in request.ask(ListGroupLags(topic.stream, topic.name)):
                 groups.append({"stream": topic.stream, "topic": topic.name, **group.spell()})
     return {"time_us": _now_us(), "groups": groups}

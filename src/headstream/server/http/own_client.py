@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _R = TypeVar("_R")
 Ask: TypeAlias = Callable[[Command[Any]], Any]
-"""Runs a validated command in the name of a user, and returns its reply."""
+"""Runs a validated command with the rights of a user, and returns the reply."""
 
 _PLACE: Final = "headstream"
 """The scheme and host that errors name."""
@@ -31,7 +31,7 @@ class _OwnConnection:
         self._ask = ask
 
     def send(self, command: Command[Any], wait_ms: float = 0) -> None:
-        """Validate a command; it is run by receive()."""
+        """Validate a command; receive() runs the command."""
         command.validate()
 
     def has_reply(self, wait_ms: int) -> bool:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Page", "PageRoute", "Pages", "describe_removals"]
 
 
-# Metrics of messages that are marked for deletion: how many there are, how old the marks are, and what was removed.
+# Metrics of messages that are marked for deletion: number, age of the oldest mark, and removed messages.
 
 
 def describe_removals(log: Log, now_us: int) -> Iterator[Metric]:
@@ -63,13 +63,13 @@ def describe_removals(log: Log, now_us: int) -> Iterator[Metric]:
 
 
 Page: TypeAlias = Callable[[bytes], Reply]
-"""Answers a request from its body, on a worker thread; needs no token."""
+"""Answers a request, given by its body, on a worker thread; no token is required."""
 
 _JSON: Final = "application/json"
 _METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _REFRESH: Final = "/users/refresh-token"
 _ROOT: Final = "Iggy API"
-"""The text that tools for the protocol's original expect."""
+"""The response that tools for Iggy's server expect."""
 
 
 class Pages:
@@ -91,7 +91,7 @@ class Pages:
                 {"status": "ready"}
             ),
             PageRoute("GET", "/openapi.json", "Return this description.", _JSON): lambda _: self._description,
-            PageRoute("POST", _REFRESH, "Exchange a valid token for a new one.", _JSON, RawToken, LoggedIn): self._refresh,
+            PageRoute("POST", _REFRESH, "Exchange a valid token for a new token.", _JSON, RawToken, LoggedIn): self._refresh,
         }
         if settings.metrics_path is not None:
             pages[PageRoute("GET", settings.metrics_path, "Return the metrics.", _METRICS)] = self._measure
@@ -117,7 +117,7 @@ class Pages:
         return json_reply(describe(self._routes))
 
     def _refresh(self, body: bytes) -> Reply:
-        """Return a new token in exchange for a valid token, which is revoked."""
+        """Return a new token in exchange for a valid token, and revoke the old token."""
         try:
             token = RawToken.read(decode_json(body), "body").token
         except DecodeError as error:

@@ -14,7 +14,7 @@ Explain: TypeAlias = Callable[[bytes], dict[str, Any]]
 """Returns a message as a JSON object; its member `fault` is the reason if it cannot be read."""
 
 _KEPT_S: Final = 1.0
-"""How long a report is kept: all pages together read a checkpoint once in this time. Seconds."""
+"""How long a report is cached, seconds; all pages together read a checkpoint once per interval."""
 
 
 class PipelineReports:
@@ -23,7 +23,7 @@ class PipelineReports:
     Args:
         readers: Pipeline name -> function that returns the pipeline's report, a JSON object.
         needs_right: Whether only users with the right to read the server (`read_servers`) see the reports.
-        explain: Decodes a Replicate message with the schemas of these pipelines; None if there are no pipelines.
+        explain: Decodes a Replicate message with the schemas of the pipelines; None if there are no pipelines.
         explain_avro: Decodes a payload that names its Avro schema; None if no schemas are known.
     """
 

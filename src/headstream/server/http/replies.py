@@ -46,10 +46,10 @@ def text_reply(http_status: int, text: str, status: int = 0) -> Reply:
 
 
 OWN_HEADERS: Final = {"Server": "headstream", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
-"""Headers of every reply: no page of another origin can load one as a script, a style or an image."""
+"""Headers of every reply, so that pages of other origins cannot load a reply as a script, a style or an image."""
 
 UNAUTHORIZED: Final = Reply(401, headers={"WWW-Authenticate": "Bearer"}, status=Status.UNAUTHENTICATED)
-"""Reply to a missing or invalid token; it does not reveal which."""
+"""Reply to a missing or invalid token; the reply does not reveal the cause."""
 
 NOT_FOUND: Final = json_reply({"id": 404, "code": "not_found", "reason": "Resource not found", "field": None}, 404)._replace(
     status=Status.RESOURCE_NOT_FOUND
@@ -60,7 +60,7 @@ NOT_FOUND: Final = json_reply({"id": 404, "code": "not_found", "reason": "Resour
 def misspelled_reply(error: DecodeError, log: Log | None = None) -> Reply:
     """Return the text reply to a request that cannot be decoded.
 
-    The HTTP status is 422 for a wrong member of the body, 400 for a wrong path, a wrong query or invalid JSON. An error with
+    The HTTP status is 422 for an invalid member of the body, 400 for an invalid path, query or JSON document. An error with
     its own status is handled by refused_reply().
     """
     if error.status is not None:
@@ -73,7 +73,7 @@ def refused_reply(error: Exception, log: Log | None = None) -> Reply:
     """Return the JSON reply to a failed command.
 
     Args:
-        error: The error; errors other than HeadstreamError are internal errors: reply 500 and a log line.
+        error: The error; errors other than HeadstreamError are logged and answered with 500.
         log: The server's log, whose paths are redacted; None redacts nothing.
     """
     if not isinstance(error, HeadstreamError):

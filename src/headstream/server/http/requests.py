@@ -86,11 +86,11 @@ async def read_body(
 
     Args:
         most_bytes: Maximum size of a JSON body, bytes.
-        hold: Waits until a number of bytes is reserved in memory, or raises an error.
+        hold: Waits until a number of bytes of memory is reserved, or raises an error.
         most_binary_bytes: Maximum size of a binary body, bytes; 0 rejects binary bodies.
 
     Raises:
-        RefusedBodyError: the body is too long (413), too slow (408), not JSON (415), empty, or wrongly compressed (400).
+        RefusedBodyError: the body is too long (413), incomplete after `most_s` (408), not JSON (415), empty or invalid (400).
     """
     kind = request.content_type
     if is_binary(request) and most_binary_bytes:
@@ -104,7 +104,7 @@ async def read_body(
         raise too_long
     if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # not a part of the response
+        request.writer.output_size = 0  # these bytes are not a part of the response
     body, held_bytes = bytearray(), 0
     try:
         async with asyncio.timeout(most_s):

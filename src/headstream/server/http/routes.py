@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
 
 OpenClient: TypeAlias = Callable[[], AbstractContextManager["Client"]]
-"""Lends a client that runs its commands in the name of the user."""
+"""Returns a context with a client that runs its commands with the rights of the user."""
 
 
 class ViewRequest(NamedTuple):

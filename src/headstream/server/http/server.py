@@ -79,7 +79,7 @@ from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount, MemoryBudget
 from headstream.server.resources.workers import Workers
 
-# CORS headers: what browsers allow pages of other origins; needs no token.
+# CORS headers, which permit requests from pages of other origins; no token is required.
 
 _VARY: Final = "origin, access-control-request-method, access-control-request-headers"
 
@@ -114,21 +114,21 @@ def preflight_headers(settings: CorsSettings, request: Mapping[str, str]) -> dic
 
 
 _BIG_BODY_BYTES: Final = 16_384
-"""JSON from here on is decoded on a worker thread."""
+"""JSON bodies from this size on are decoded on a worker thread."""
 
 _FEW_MESSAGES: Final = 20
-"""Most messages that are encoded as JSON in the event loop; more are encoded on a worker thread."""
+"""Maximum messages that are encoded as JSON in the event loop; more messages are encoded on a worker thread."""
 
 _QUICK: Final = codes_where(lambda row: row.is_quick)
 
 _QUICK_BYTES: Final = 128 << 10
-"""Memory reserved for reading few messages."""
+"""Memory reserved for reading a few messages."""
 
 _JSON_GROWTH: Final = 2
 """Minimum factor by which JSON enlarges messages."""
 
 _PENDING_SHARE: Final = 4
-"""The part of the connections that can be in a TLS handshake, or wait to be accepted."""
+"""The fraction 1/n of the connections that can be in a TLS handshake or wait to be accepted."""
 
 _T = TypeVar("_T")
 
@@ -344,7 +344,7 @@ class HttpServer:
             if isinstance(command, (PollMessages, FetchMessages, FilterMessages)):
                 await memory.hold_soon(len(body) + self._expected_bytes(is_quick=is_quick, in_binary=in_binary))
             return reply_to() if is_quick else await self._run(code, session.client, reply_to)
-        except DecodeError as error:  # the command is valid, the messages in it are not
+        except DecodeError as error:  # the command is valid, but its messages are not
             return refused_reply(error, self._log)
 
     def _is_quick(self, command: Command[Any], body: bytes) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jwt.types import Options
 
 _CHECKS: Final[Options] = {"require": ["exp", "nbf", "iat", "iss", "aud", "sub", "jti"], "verify_sub": False}
-"""Existing clients expect a number in `sub`, where the standard has a string."""
+"""Existing clients expect a number in `sub`, although the standard requires a string."""
 
 _TODAY: Final = "0.11"
 
@@ -57,7 +57,7 @@ class KnownUsers(Protocol):
     """The existing users."""
 
     def generation_of(self, user_id: int, generation: int, token_id: str) -> int | None:
-        """Return the user's current generation if a token issued to `generation` is still valid, else None."""
+        """Return the user's current generation if a token issued for `generation` is still valid, else None."""
 
 
 class AccessTokens:

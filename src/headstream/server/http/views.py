@@ -2,7 +2,7 @@
 
     GET /open/overview            the server's counts, memory use, and traffic by transport
     GET /open/topics/visible      the topics that the user is allowed to see
-    GET /open/group-lags          the groups of all these topics
+    GET /open/group-lags          the groups of these topics
     GET .../messages/browse       messages with typed headers and truncated payloads, with search
     GET .../messages/{offset}/payload    a complete payload, as a file
     GET .../messages/{offset}/explained  a message, decoded with the schemas of pipelines or a registry
@@ -36,7 +36,7 @@ from headstream.server.http.routes import OpenClient, ViewRequest
 from headstream.server.iggy.fast_path.traffic import Traffic
 
 VIEW_BYTES: Final = 8 << 20
-"""Memory reserved for a view: the messages that it reads, twice."""
+"""Memory reserved for a view: twice the size of the messages that the view reads."""
 
 
 class View(NamedTuple):
@@ -75,14 +75,14 @@ _BROWSING: Final[dict[str, dict[str, Any]]] = {
     "value": {"type": "integer", "minimum": 0, "default": 0, "description": "Offset, or microseconds since 1970 UTC."},
     "count": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
     "payload_bytes": {"type": "integer", "minimum": 0, "maximum": 65_536, "default": 1024},
-    "contains": {"type": "string", "description": "Only messages with this text in payload, key or headers."},
+    "contains": {"type": "string", "description": "Only messages that contain this string in the payload, key or headers."},
     "where": {"type": "string", "description": "Only messages that match this filter."},
 }
 
 VIEWS: Final = (
     View("/open/overview", "Return the counts of the server, its memory and its traffic.", survey),
     View("/open/topics/visible", "Return the topics that the user is allowed to see.", list_visible_topics),
-    View("/open/group-lags", "Return the groups of these topics, with their lags.", list_group_lags),
+    View("/open/group-lags", "Return the groups of the topics that the user is allowed to see, with lags.", list_group_lags),
     View(
         _PARTITION + "/messages/browse",
         "Return messages in every state, with truncated payloads. A search reads at most 4 MiB of messages.",
@@ -91,7 +91,7 @@ VIEWS: Final = (
     ),
     View(
         _PARTITION + "/messages/{offset}/payload",
-        "Return the whole payload of a message, as a file.",
+        "Return the complete payload of a message, as a file.",
         download,
         content_type="application/octet-stream",
     ),
@@ -102,13 +102,13 @@ VIEWS: Final = (
     ),
     View(
         _PARTITION + "/letters/reasons",
-        "Count dead letters by origin, group and reason, in at most 4 MiB of messages.",
+        "Count dead letters by origin, group and reason. A request reads at most 4 MiB of messages.",
         count_letters,
         READING,
     ),
     View(
         _PARTITION + "/letters/redrive",
-        "Send dead letters back to their original topics, for about a second.",
+        "Send dead letters back to their original topics. A request works for about a second.",
         redrive_letters,
         method="POST",
         body=REDRIVING,
@@ -116,7 +116,7 @@ VIEWS: Final = (
     ),
     View(
         _PARTITION + "/letters/discard",
-        "Mark dead letters for deletion, in at most 4 MiB of messages.",
+        "Mark dead letters for deletion. A request reads at most 4 MiB of messages.",
         discard_letters,
         method="POST",
         body=DISCARDING,

@@ -130,7 +130,7 @@ APIS: Final[dict[int, Api]] = _make(
         "offset_delete": (group_offsets.delete_offsets, RunsOn.LOOP),
     },
 )
-APIS[PRODUCE] = APIS[PRODUCE]._replace(advertised_from=0)  # some clients drop compression where 0 is not among the versions
+APIS[PRODUCE] = APIS[PRODUCE]._replace(advertised_from=0)  # without version 0, some clients disable compression
 
 UNSUPPORTED: Final = b"".join(
     APIS[API_VERSIONS].response.encode(
@@ -141,11 +141,11 @@ UNSUPPORTED: Final = b"".join(
         },
     )
 )
-"""For a client with a too new ApiVersions: the supported versions, in the version that every client reads."""
+"""Response to an unsupported version of ApiVersions: the supported versions, in a format that every client reads."""
 
 
 def status_of(reply: Any) -> int:
-    """Return the first error code other than 0 in a response, which can be None; else 0."""
+    """Return the first nonzero error code in a response, or 0; the response can be None."""
     if isinstance(reply, dict):
         code = reply.get("error_code", 0)
         if code:

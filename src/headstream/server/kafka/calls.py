@@ -17,12 +17,12 @@ from headstream.server.network.addresses import Address
 from headstream.server.resources.memory_budget import MemoryBudget
 
 NODE_ID: Final = 1
-"""The one broker of the cluster."""
+"""Id of the only broker of the cluster."""
 NO_OPERATIONS: Final = -(1 << 31)
-"""The authorized operations, for a client that did not ask for them."""
+"""The authorized operations in a response to a client that did not request them."""
 
 Reply: TypeAlias = Mapping[str, Any] | None
-"""The fields of a response; None for no response at all."""
+"""The fields of a response; None if no response is sent."""
 
 
 @dataclass(slots=True)

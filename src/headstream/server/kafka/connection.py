@@ -46,11 +46,6 @@ from headstream.server.reporting.logs import Recently, note
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount
 from headstream.server.resources.workers import Workers
 
-# ResponseWriter: the responses of one connection, written together where requests came together.
-
-
-# SharedKafka: what all connections of the Kafka listener share.
-
 
 class SharedKafka(Protocol):
     """The state that all connections of the listener share."""
@@ -69,7 +64,7 @@ class SharedKafka(Protocol):
 
 
 _FULL_BYTES: Final = 64 << 10
-"""From this size on, responses are written although another request is there."""
+"""Collected responses from this size on are written even if another request is available."""
 
 
 class ResponseWriter:
@@ -113,14 +108,14 @@ class ResponseWriter:
 
 _BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 _CONTROL_BYTES: Final = 4 << 20
-"""The longest request that is not Produce: large assignments have some hundred KiB."""
+"""Maximum size of a request other than Produce; large assignments have several hundred KiB."""
 _FREE_BYTES: Final = 64 << 10  # buffers up to this size are not counted in the memory budget
 _FRAMES_TOGETHER: Final = 4
-"""Requests of up to _FREE_BYTES that a buffer has room for: Kafka's producers send five without waiting for a response."""
+"""Requests of up to _FREE_BYTES that fit in a buffer; Kafka's producers send five without waiting for a response."""
 _IDLE_S: Final = 5.0
-"""A connection that is idle for this long releases its buffer. Seconds."""
+"""Idle time after which a connection releases its buffer, seconds."""
 _AGAIN_S: Final = 0.01  # interval of rechecks of a fetch that waits for more than one byte, seconds
-_MANY_PARTITIONS: Final = 8  # a fetch of more is read on a thread
+_MANY_PARTITIONS: Final = 8  # a fetch of more partitions is read on a thread
 
 
 class _NoLoginError(Exception):

@@ -18,7 +18,7 @@ from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers
 
 _TICK_S: Final = 0.1
-"""Interval of checking groups while any has members, seconds: a rebalance ends by up to that much later."""
+"""Interval of checking groups that have members, seconds; a rebalance can end later by one interval."""
 
 
 class KafkaServer(StreamListener[KafkaConnection]):

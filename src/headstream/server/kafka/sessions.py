@@ -21,7 +21,7 @@ MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NONCE_BYTES: Final = 24
 _WRONG_PROOF: Final = "wrong user or password, or the user has not logged in with a password since this server supports SCRAM"
-"""One text for all failures, so that it does not disclose which users exist."""
+"""Error message of all failed logins, which does not disclose the names of users."""
 
 
 def is_software(name: str) -> bool:
@@ -92,7 +92,7 @@ def _prove(call: Call) -> bytes:
     if scram is None:
 
         def find(name: str) -> Verifier:
-            sasl.user = server.users.find(name)  # a password that is changed before the end makes the session outdated
+            sasl.user = server.users.find(name)  # if the password is changed during the login, the session is outdated
             return server.users.verifier(name, str(sasl.mechanism))
 
         scram = ScramLogin(str(sasl.mechanism), find, secrets.token_urlsafe(_NONCE_BYTES))

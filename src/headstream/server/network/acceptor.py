@@ -1,4 +1,4 @@
-"""Acceptor: accepts connections on one socket, with limits per round of the event loop and per second and address.
+"""Acceptor: accepts connections on one socket, with limits per round of the event loop, and per second and address.
 
 asyncio's server accepts all waiting connections at once, and reports an encrypted connection only after the handshake. A flood of
 connections would block the loop, and silent clients would use all descriptors.
@@ -19,10 +19,10 @@ from headstream.server.network.tls import TLS_SHUTDOWN_TIMEOUT_S
 from headstream.server.reporting.logs import note
 
 HANDSHAKE_S: Final = 5.0
-"""Timeout of a handshake: three round trips of a slow line, with a busy processor."""
+"""Timeout of a handshake, seconds: three round trips over a slow connection, with a busy processor."""
 
 _RETRY_S: Final = 1.0
-"""Delay before the next accept when the system has no descriptor left."""
+"""Delay before the next accept if the system has no free descriptor, seconds."""
 
 
 class Acceptor:
@@ -31,7 +31,7 @@ class Acceptor:
     Args:
         sock: A non-blocking listening socket, which the acceptor closes.
         count_free: Returns the number of additional connections that are allowed, without subtracting pending connections.
-        evict_one: Closes a connection without a login; if it returns False (none exists), the oldest pending connection is
+        evict_one: Closes a connection without a login; returns False if there is none: then the oldest pending connection is
             closed.
         refuse: Called for each connection that is closed because the limit is reached.
         most_pending: Maximum number of delayed connections and handshakes; above it, the oldest is aborted.
@@ -58,7 +58,7 @@ class Acceptor:
         self._most_pending = most_pending
         self._admission = admission
         self._cost = 1 if tls is None else HANDSHAKE_COST
-        # Those that wait for their time or are in a handshake, each with its socket until a transport owns it.
+        # Delayed connections and connections in a handshake; the socket is stored until a transport owns it.
         self._pending: dict[asyncio.Task[None], socket.socket | None] = {}
         self._opening: set[asyncio.Task[None]] = set()
         self._resuming: asyncio.TimerHandle | None = None
@@ -84,7 +84,7 @@ class Acceptor:
 
     def _accept(self) -> None:
         quota, rates = self._admission.quota, self._admission.rates
-        while quota.has_capacity:  # else the loop calls again in its next round
+        while quota.has_capacity:  # otherwise, the loop calls again in the next round
             try:
                 accepted, address = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -108,11 +108,11 @@ class Acceptor:
             task.add_done_callback(functools.partial(self._opened, accepted))
 
     def _is_pending(self, delay_s: float) -> bool:
-        """Return whether a new connection uses a descriptor before it is counted by its protocol."""
+        """Return whether a new connection uses a descriptor before the protocol counts the connection."""
         return delay_s > 0 or self._tls is not None
 
     def _make_space(self) -> bool:
-        """Return whether a connection can be accepted, closing another connection if needed and possible."""
+        """Close another connection if necessary; return whether a connection can be accepted."""
         if self._count_free() <= len(self._pending) and not self._evict_one():
             if not self._pending:
                 return False
@@ -146,7 +146,7 @@ class Acceptor:
             note(logging.DEBUG, "connection failed", reason=str(error) or type(error).__name__)
 
     def _opened(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
-        if task.cancelled():  # before it began, or while it waited: no transport owns the socket
+        if task.cancelled():  # before the task began, or during the delay: no transport owns the socket
             accepted.close()
         self._opening.discard(task)
         self._pending.pop(task, None)

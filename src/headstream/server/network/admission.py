@@ -16,22 +16,22 @@ from collections.abc import Callable
 from typing import Final
 
 _PERMITS_PER_ROUND: Final = 4
-"""About a millisecond of the event loop: a connection, a refused request or its log line takes 0.1 to 0.4 ms."""
+"""About a millisecond of the event loop; a connection, a refused request or a log line takes 0.1 to 0.4 ms."""
 
 HANDSHAKE_COST: Final = 4
-"""The permits that a handshake of TLS or QUIC takes: a few milliseconds, most of it a signature."""
+"""Permits for a handshake of TLS or QUIC, which takes a few milliseconds, mostly for the signature."""
 
 CONNECTION_RATE: Final = 200
-"""Connections per second of one address."""
+"""Default limit of new connections per second from one address."""
 
 _BURST_S: Final = 5.0
-"""An address that was silent can connect as often at once as in this time, seconds: clients of one machine start together."""
+"""Seconds of unused connection rate that an address can use at once, because clients of a machine often start together."""
 
 _LONGEST_S: Final = 5.0
-"""A connection that had to wait for longer is refused; clients would give it up. Seconds."""
+"""Maximum delay of a connection, seconds; a connection with a longer delay is refused, because clients would time out."""
 
 _MOST_ADDRESSES: Final = 10_000
-"""Addresses remembered; the oldest are evicted first."""
+"""Maximum number of stored addresses; the oldest addresses are evicted first."""
 
 
 class UnauthenticatedQuota:
@@ -80,7 +80,7 @@ class UnauthenticatedQuota:
         permit = asyncio.get_running_loop().create_future()
 
         def begin() -> None:
-            if not permit.done():  # else the client has gone
+            if not permit.done():  # otherwise, the client has disconnected
                 self.spend()
                 permit.set_result(None)
 

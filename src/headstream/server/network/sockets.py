@@ -16,7 +16,7 @@ from headstream.server.network.addresses import Address
 _JOINED_BYTES: Final = 32 << 10
 """Up to this size, writing one joined copy is faster than writing many pieces."""
 _MOST_HELD: Final = 1.5
-"""Most memory that a response holds, as a multiple of its size; new memory for a copy of 1 MiB takes longer than the copy."""
+"""Maximum memory that a response holds, as a multiple of its size; allocating 1 MiB takes longer than copying 1 MiB."""
 
 _PAUSES_AFTER_LINES: Final = not ((3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2))
 """Whether writelines() of asyncio's transports pauses the protocol while much is unsent. In other versions a client that reads
@@ -41,7 +41,7 @@ class SocketOptions:
 
 
 def listen(address: Address, options: SocketOptions | None = None) -> tuple[socket.socket, Address]:
-    """Return a listening socket, whose options accepted sockets inherit, and its address; EnvironmentSetupError if taken."""
+    """Return a listening socket, whose options accepted sockets inherit, and its address; EnvironmentSetupError on failure."""
     advice = "Choose another address, or port 0 for any free port"
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

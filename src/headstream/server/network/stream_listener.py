@@ -16,9 +16,9 @@ from headstream.server.network.unauthenticated import UnauthenticatedConnections
 from headstream.server.reporting.logs import note
 
 _CHECK_S: Final = 1.0
-"""Longest interval of checking timeouts, seconds; shorter if a timeout is short."""
+"""Maximum interval of checking timeouts, seconds; the interval is shorter if a timeout is short."""
 _PENDING_SHARE: Final = 4
-"""The part of the connections that can be in a TLS handshake, or wait to be accepted."""
+"""The fraction 1/n of the connections that can be in a TLS handshake or wait to be accepted."""
 
 
 class _Timeouts(Protocol):
@@ -59,7 +59,7 @@ class StreamListener(Generic[_C]):
     """The connections of one TCP listener, up to a maximum; runs in the event loop.
 
     Args:
-        max_connections: Maximum number of connections; above it, the oldest without a login is closed, else the new connection.
+        max_connections: Maximum number of connections; above it, the oldest unauthenticated or the new connection is closed.
         timeouts: Timeouts of each connection, seconds, which also determine the interval of checks.
     """
 
@@ -87,7 +87,7 @@ class StreamListener(Generic[_C]):
         """Return the protocol of a new connection."""
 
     async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
-        """Listen; return the bound address. Port 0 means any free port. StorageError, EnvironmentSetupError."""
+        """Listen; return the bound address. Port 0 means any free port. EnvironmentSetupError if the address is unavailable."""
         loop = asyncio.get_running_loop()
         sock, bound = listen(address, self._options)
         self._server = Acceptor(

@@ -31,10 +31,11 @@ class TlsFiles:
 
 
 def make_tls(files: TlsFiles) -> ssl.SSLContext:
-    """Return the TLS context of a server with this certificate; TLS 1.2 or later.
+    """Return the TLS context of a server with a certificate; TLS 1.2 or later.
 
     Raises:
-        InvalidOptionError: the certificate or key is missing, the password is wrong, or other users can read the key.
+        StorageError: a file cannot be read.
+        InvalidOptionError: no certificate or key is found, the password is wrong, or other users can read the key.
     """
     try:
         data = files.certificate.read_bytes()
@@ -61,7 +62,7 @@ def make_tls(files: TlsFiles) -> ssl.SSLContext:
 
 
 def check_private(key: Path) -> None:
-    """Raise InvalidOptionError if other users can access the key; its group is allowed if another user owns the key."""
+    """Raise InvalidOptionError if other users can access the key; the key's group is allowed if another user owns the key."""
     found = key.stat()
     if found.st_mode & 0o007 or (found.st_uid == os.getuid() and found.st_mode & 0o077):
         raise InvalidOptionError(

@@ -1,7 +1,7 @@
 """UnauthenticatedConnections: chooses the connection that is closed when a listener is full.
 
 Clients can open connections at no cost, and only a login identifies users. At the limit, the oldest connection without a login
-and without a running request is therefore closed for the new connection. If all have logged in, the new connection is refused.
+and without a running request is therefore closed. If all clients have logged in, the new connection is refused.
 """
 
 from __future__ import annotations
@@ -52,5 +52,5 @@ class UnauthenticatedConnections(Generic[_C]):
             if not connection.is_busy:
                 self._abort(connection)
                 return True
-            self._connections[connection] = None  # it may be logging in; its turn comes again
+            self._connections[connection] = None  # the client may be logging in; the connection is checked again later
         return False

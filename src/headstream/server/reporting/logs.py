@@ -23,7 +23,7 @@ _LOGGER: Final = logging.getLogger("headstream.server")
 _ROOT: Final = "headstream"
 _EVERY_S: Final = 60.0
 _MAX_KEYS: Final = 1000
-"""Limit of remembered events; beyond it, some are logged more than once a minute."""
+"""Maximum number of recorded events; above it, some events are logged more than once per minute."""
 _ESCAPES: Final = {
     code: json.dumps(chr(code))[1:-1] if code < 0x7F else f"\\u{code:04x}"
     for code in (*range(32), *range(0x7F, 0xA0), 0x2028, 0x2029)
@@ -32,7 +32,7 @@ _ESCAPES: Final = {
 
 
 def note(level: int, event: str, error: BaseException | None = None, /, **fields: object) -> None:
-    """Log an event of the server; `event` is a constant text for which operators can search.
+    """Log an event of the server; `event` is a constant string for which operators can search.
 
     Args:
         error: An exception to log with its traceback.

@@ -17,7 +17,7 @@ _FULL: Final = 2
 """The generation of a full collection."""
 _LONG_S: Final = 0.005
 _INCLUDED_S: Final = 3600.0
-"""After so long excluded objects are looked at again, seconds: one long collection an hour."""
+"""Interval after which excluded objects are examined again, seconds: one long collection per hour."""
 
 
 class Collector:

@@ -34,7 +34,7 @@ class FairThreads:
             thread.start()
 
     def submit(self, client: Hashable, function: Callable[[], _T]) -> Future[_T]:
-        """Run a function when the client is next; it fails above the limit of pending functions and is cancelled by close()."""
+        """Run a function when the client is next. The future fails above the limit of pending functions; close() cancels it."""
         future: Future[_T] = Future()
         with self._condition:
             if self._is_closed:
@@ -70,7 +70,7 @@ class FairThreads:
                 client, queue = self._queues.popitem(last=False)
                 run = queue.popleft()
                 if queue:
-                    self._queues[client] = queue  # behind all others
+                    self._queues[client] = queue  # after all other clients
             run()
             del run  # releases the response that its future holds
 

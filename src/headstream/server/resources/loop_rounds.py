@@ -11,18 +11,17 @@ from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.server.resources.memory_budget import MemoryAccount
 
 ROUND_BYTES: Final = 1_310_720
-"""About the most bytes of one poll while other clients are connected, and of all polls of a round: reading and writing them
-takes the event loop about a millisecond, and a thousand messages of 1,000 bytes with some headers fit. A client continues
-where the response ends."""
+"""Approximate maximum bytes of one poll while other clients are connected, and of all polls of a round: about a millisecond of
+the event loop, and a thousand messages of 1,000 bytes with some headers. A client continues where the response ends."""
 
 FRAMES_PER_ROUND: Final = 256
-"""Small frames of one connection answered before other connections are served."""
+"""Number of small frames of one connection that are answered before other connections are served."""
 
 _SMALL_BYTES: Final = 32 << 10
-"""Responses of fewer bytes cost no more than any request, and are not counted."""
+"""Smaller responses cost no more than other requests, and are not counted."""
 
 _EXTRA_ROUNDS: Final = 1
-"""Further rounds' bytes for connections whose last response was small: their next one is likely to be small too."""
+"""Additional rounds of bytes for connections whose last response was small, because the next response is probably small."""
 
 
 class LoopRounds:
@@ -33,7 +32,7 @@ class LoopRounds:
 
     @property
     def has_capacity(self) -> bool:
-        """Whether this round (limit: two million bytes) can handle another large poll or more of a large request."""
+        """Whether this round (limit: half of ROUND_BYTES) can handle another large poll or another part of a large request."""
         return self._round_bytes < ROUND_BYTES // 2
 
     @property
@@ -78,8 +77,8 @@ class ConnectionPolls:
         self._last_bytes: int | None = None
 
     def begin(self, session: Session, *, is_alone: bool) -> bool:
-        """Set the size of a poll; return whether to answer it immediately. If not, it is answered in the next round, or when
-        memory is freed. A poll after a small response does not wait for large responses.
+        """Set the size of a poll; return whether to answer it immediately. If not, the poll is answered in the next round, or
+        when memory is freed. A poll after a small response does not wait for large responses.
         """
         most_bytes = max_poll_bytes(self._memory, is_alone=is_alone)
         if not most_bytes:

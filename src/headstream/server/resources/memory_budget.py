@@ -24,34 +24,34 @@ from headstream.core.wire.statuses import Status
 from headstream.errors import HeadstreamError
 
 UNAUTHENTICATED_BYTES: Final = 4 << 10
-"""The longest request before a login: a login has two names of up to 255 bytes, and little else."""
+"""Maximum size of a request before a login; a login contains mainly two strings of up to 255 bytes."""
 
 WAIT_S: Final = 5.0
-"""How long a request waits for memory before it is refused: less than the timeouts of clients. Seconds."""
+"""How long a request waits for memory before it is refused, seconds; shorter than the timeouts of clients."""
 
 _SMALL_BYTES: Final = 64 << 10
-"""Requests up to this size have a reserve beside the budget: they are served while big ones wait."""
+"""Requests up to this size can use an additional reserve, and are served while large requests wait."""
 _RESERVE_SHARE: Final = 8
-"""The reserve's part of the budget; added to it."""
+"""The reserve is 1/n of the budget, in addition to the budget."""
 _UNAUTHENTICATED_SHARE: Final = 16
-"""The part of the budget of all unauthenticated clients."""
+"""All unauthenticated clients together can use 1/n of the budget."""
 _USER_SHARE: Final = 2
-"""The largest part of the budget of one user."""
+"""One user can use 1/n of the budget."""
 _SMALL_POLL_BYTES: Final = 256 << 10
-"""About the least size limit of a poll."""
+"""Approximate minimum of the size limit of a poll."""
 _POLL_SHARE: Final = 4
-"""A poll uses this part of what its user can still hold: the rest is for the next ones."""
+"""A poll uses 1/n of the memory that its user can still hold, so that memory is left for the next polls."""
 _IN_USE_SHARE: Final = 0.125
-"""Above this part, responses are copied before they are written."""
+"""Share of the budget above which responses are copied before they are written."""
 _TIGHT_SHARE: Final = 0.75
-"""Above this part, timeouts are shorter."""
+"""Share of the budget above which timeouts are shorter."""
 
 _MUCH_BYTES: Final = 64 << 20
-"""After this peak, freed memory is returned to the system."""
+"""Peak after which freed memory is returned to the system."""
 
 _MACHINE_SHARE: Final = 4
 _USUAL_BYTES: Final = 1 << 30
-"""The machine's memory divided by _MACHINE_SHARE, where the system does not report it."""
+"""Default budget if the system does not report the size of the memory."""
 _LEAST_BYTES: Final = 64 << 20
 _CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """A container's memory limit, in cgroup v2 and v1."""
@@ -108,7 +108,7 @@ class MemoryBudget:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether memory is short enough to justify copying a response into a buffer of its exact size."""
+        """Whether memory is scarce enough to justify copying a response into a buffer of its exact size."""
         return self.held_bytes > self.total_bytes * _IN_USE_SHARE
 
     @property
@@ -181,7 +181,7 @@ class MemoryBudget:
     def _wake(self) -> None:
         self._is_waking = False
         waiters, self._waiters = self._waiters, deque()
-        for function in waiters:  # those that still lack memory queue again, in the same order
+        for function in waiters:  # functions that still lack memory are queued again, in the same order
             function()
 
 
@@ -240,7 +240,7 @@ class MemoryAccount:
 
     @asynccontextmanager
     async def hold_more(self, size_bytes: int) -> AsyncIterator[None]:
-        """Hold more bytes of requests in the body, waiting up to WAIT_S; ServerUnreachableError (20023) otherwise."""
+        """Hold more bytes of requests in the `with` body; ServerUnreachableError (20023) after a timeout."""
         before_bytes = self._requests_bytes
         if size_bytes:
             await self.hold_soon(before_bytes + size_bytes)
@@ -257,7 +257,7 @@ class MemoryAccount:
             self._budget.change(self._client, more_bytes)
 
     def wait(self, now_s: float, go_on: Callable[[], None]) -> None:
-        """Call `go_on`, which can wait again, when memory is freed, unless end_wait() is called before."""
+        """Call `go_on`, which can wait again, when memory is freed, unless end_wait() is called first."""
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
         self._budget.call_when_freed(partial(self._go_on, go_on))

@@ -23,15 +23,15 @@ from headstream.server.resources.fair_threads import FairThreads
 
 _T = TypeVar("_T")
 _WORK_THREADS: Final = 64
-"""Sends that wait for one sync together each hold a thread."""
+"""Number of threads; each send that waits for a sync occupies a thread."""
 
 _MOST_PASSWORDS: Final = 256
-"""Pending requests per password thread, at about 50 ms each: the client of a later one would time out before its response."""
+"""Maximum pending requests per password thread; at about 50 ms per request, later clients would time out."""
 _RETRY_S: Final = 10
-"""Rejected clients are advised to retry after this time: the pending ones are done then. Seconds."""
+"""Time after which rejected clients should retry, seconds; the pending requests are then done."""
 
 _SCAN_THREADS: Final = 2
-"""Each one takes the GIL from the event loop after each step; with two, one user's long list does not delay all other lists."""
+"""Each thread competes with the event loop for the GIL; with two threads, one long list does not delay all other lists."""
 _SCANS: Final = codes_where(lambda row: row.threads == "scans")
 _WITH_PASSWORDS: Final = codes_where(lambda row: row.threads == "passwords")
 

@@ -1,8 +1,8 @@
 """Rejects catalog tables of the headstream format with an error that gives advice, unlike Spark's own errors.
 
 saveAsTable, toTable, writeTo(...).using("headstream").create()     rejected before anything runs
-CREATE TABLE ... USING headstream [AS SELECT ...]                   Spark's error is replaced by ours
-SELECT ... FROM headstream.`url`, INSERT INTO headstream.`url`      Spark's error is replaced by ours
+CREATE TABLE ... USING headstream [AS SELECT ...]                   Spark's error is replaced
+SELECT ... FROM headstream.`url`, INSERT INTO headstream.`url`      Spark's error is replaced
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _sql_error(query: str, error: Exception) -> InvalidOptionError | None:
     if _TABLE.match(bare):
         return table_error("CREATE TABLE ... USING headstream", query)
     direct = _DIRECT.search(bare)
-    if direct is not None and ("://" in direct[2] or _NO_DIRECT_QUERY in str(error)):  # there can be a schema of this name
+    if direct is not None and ("://" in direct[2] or _NO_DIRECT_QUERY in str(error)):  # a schema can have this name
         return table_error(f"{direct[1].upper()} headstream.`...`", direct[2])
     return None
 
@@ -104,7 +104,7 @@ def _checking(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refuse_sql_tables(kind: Any) -> None:
-    """Make a session's sql() raise our error if a statement uses a table of the headstream format."""
+    """Make a session's sql() raise table_error() if a statement uses a table of the headstream format."""
     if _MARK in vars(kind):
         return
     setattr(kind, _MARK, None)

@@ -22,13 +22,13 @@ LogLocation: TypeAlias = str | ServerUrl
 
 
 def parse_log(given: Mapping[str, str]) -> LogLocation:
-    """Return the log that the options `url` or `path` name.
+    """Return the log that the option `url` or `path` names.
 
     Args:
         given: Options by lower-case name.
 
     Raises:
-        InvalidOptionError, InvalidUrlError: the options name no usable location. The message contains no password.
+        InvalidOptionError, InvalidUrlError: the options do not name a usable location. The message contains no password.
     """
     if "url" in given and "path" in given:
         raise InvalidOptionError("url and load(path) both name a log", advice="Set one of them")
@@ -67,7 +67,7 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
 
 
 def _without_credentials(url: str, parts: SplitResult) -> str:
-    """Return a URL for errors. A password can contain slashes and other special characters; it ends at the last @."""
+    """Return a URL for errors. A password can contain slashes and other special characters, and ends at the last @."""
     if "@" not in url or (parts.scheme == "file" and "@" not in parts.netloc):
         return url
     return f"{parts.scheme}://{url.rpartition('@')[2]}"

@@ -40,7 +40,7 @@ else:
         """Placeholder for a class that this PySpark version lacks; Spark does not use it."""
 
     class SupportsTriggerAvailableNow:
-        """Placeholder, as ReadLimit: this PySpark version reads everything up to the end in one micro-batch."""
+        """Placeholder, like ReadLimit: this PySpark version reads everything up to the end in one micro-batch."""
 
     ReadAllAvailable = ReadMaxBytes = ReadMaxRows = ReadMinRows = ReadLimit
 

@@ -1,4 +1,4 @@
-"""Converts Kafka's header arrays to header columns and back, in Arrow on executors, where Spark's expressions cannot.
+"""Converts Kafka's header arrays to header columns and back, in Arrow on executors; Spark's expressions cannot do this.
 
 The headers of each row become a header block (codec.batch.kafka_decoding), and each block becomes a stored message without
 payload. The kernels of the source decode these messages, so both sources return the same columns.
@@ -77,8 +77,8 @@ class HeaderDecoder:
         Args:
             headers: Of the type kafka_headers_type; null means no headers.
             coordinates: Topic, partition and offset of each row, for warnings and errors.
-            raw: For rows with only raw headers, which are not in `headers`, an array for each declared column: the values of a
-                BINARY column, or whether there is a header for a column of another type, which is null. Can be empty.
+            raw: One array per declared column, for rows with only raw headers, which `headers` omits: the values of a BINARY
+                column; for another column, which is null, whether the header exists. Can be empty.
 
         Raises:
             HeaderError: a header does not fit, and `shape.fail_on_mismatch` is set; the message names the coordinates.
@@ -152,7 +152,7 @@ class HeaderDecoder:
         """Return the error of the first failing row, with its coordinates."""
         if coordinates is None:
             return error
-        first, count = 0, len(headers)  # rows before `first` are valid; an invalid one is among the `count` after it
+        first, count = 0, len(headers)  # rows before `first` are valid; one of the next `count` rows is invalid
         while count > 1:
             half = count // 2
             try:
@@ -174,7 +174,7 @@ def _blocks(headers: pa.Array) -> pa.Array:
 
 @functools.cache
 def _block_decoder() -> HeaderDecoder:
-    return HeaderDecoder(RowShape(("headers",), "binary", (), False))  # one per process: it warns once per header
+    return HeaderDecoder(RowShape(("headers",), "binary", (), False))  # one decoder per process, which warns once per header
 
 
 def _where(row: int, coordinates: Coordinates | None) -> str:
@@ -206,7 +206,7 @@ def decode_blocks(headers: pa.ListArray, *, strict: bool) -> KafkaDecoded:
 
 
 def _add_left(headers: pa.ListArray, decoded: KafkaDecoded, strict: bool) -> KafkaDecoded:
-    """Return the blocks, including the rows that the kernel did not handle."""
+    """Return the blocks of all rows, decoding the rows that the kernel did not handle."""
     flags, dropped = bytearray(decoded.flags), decoded.dropped_count
     blocks = [b""] * len(flags)
     for row, flag in enumerate(decoded.flags):

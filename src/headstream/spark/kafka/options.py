@@ -2,8 +2,8 @@
 
 url                 kafka://host:9092,other:9092       kafka://user:password@host:9093 uses TLS and SASL PLAIN
                     ?kafka.*: settings as below
-kafka.*             settings of Kafka's clients, passed on; they override the URL's
-subscribe, assign   topics as stream/topic (in Kafka stream.topic) or by a Kafka name; partitions from 0
+kafka.*             settings of Kafka's clients; they override settings in the URL
+subscribe, assign   topics as stream/topic (stream.topic in Kafka) or by a Kafka name; partitions from 0
 subscribePattern    a regular expression (Java's) for Kafka names
 startingOffsets     earliest by default, also for streams
 topic               for writes: the topic of rows without a column `topic`
@@ -117,7 +117,7 @@ def _check_known(given: Mapping[str, str], names: tuple[str, ...]) -> None:
     for name in given:
         if name not in known and not name.startswith("kafka."):
             close = difflib.get_close_matches(name, known, n=1)
-            advice = f"Did you mean {known[close[0]]}?" if close else f"Use one of {', '.join(names)}, or Kafka's own as kafka.*"
+            advice = f"Did you mean {known[close[0]]}?" if close else f"Use one of {', '.join(names)}, or a kafka.* option"
             raise InvalidOptionError(f"unknown option {name!r} of the headstream format over Kafka", advice=advice)
 
 

@@ -6,7 +6,7 @@
                                                                        columns, which are null: whether the header exists, for a
                                                                        warning
 
-Copying a list of headers into Arrow and decoding it there takes longer than reading the record; a value is only copied. Python
+Copying a list of headers to Arrow and decoding the list takes longer than reading the record; a single value is cheap. Python
 gets all headers of a record that can have kinds, so the values equal those that the kernels decode from all headers
 (tests/integration/kafka/test_raw_header_columns.py compares both).
 
@@ -85,7 +85,7 @@ class RawHeaders:
         special_keys = [KINDS_HEADER, _SPRING_TYPES, "", *(_EVENT,) * any(_is_special(column.name) for column in self._wanted)]
         special_keys += [column.name for column in self._wanted if _is_special(column.name)]
         reasons = [sf.array_contains(keys, key) for key in special_keys]
-        reasons.append(sf.octet_length(sf.array_join(keys, "")) > MAX_KEY_BYTES)  # else each key is short enough
+        reasons.append(sf.octet_length(sf.array_join(keys, "")) > MAX_KEY_BYTES)  # otherwise each key is short enough
         reasons += [sf.startswith(value, sf.lit(_ENVELOPE)) for value in self._values]
         return sf.coalesce(reduce(or_, reasons), sf.lit(False))
 
@@ -101,7 +101,7 @@ class RawHeaders:
         return [value if column.type == "binary" else value.isNotNull() for column, value in pairs]
 
     def coordinate(self, name: str) -> Column:
-        """Return a column of a record's coordinates; null if Python cannot need it in a warning or an error."""
+        """Return one of a record's coordinates; null if no warning or error in Python can contain the coordinate."""
         from pyspark.sql import functions as sf
 
         pairs = zip(self._wanted, self._values, strict=True)

@@ -8,10 +8,10 @@
     key, payload               key, value
     headers, headers_repeated, header columns     all other headers, by their kinds (core/codec/kafka/kinds.py)
 
-Spark's own expressions compute all lines but the last. Two Arrow functions over the header array (and each record's coordinates,
-for warnings) compute the last line: one for `headers` and `headers_repeated`, one for declared header columns, which gets only
-the headers that it needs (raw_headers.py). A function is called only if one of its columns is used. States are filtered after
-reading.
+Spark's own expressions compute the columns of all lines except the last. Two Arrow functions over the header array (and each
+record's coordinates, for warnings) compute the last line: one for `headers` and `headers_repeated`, and one for declared header
+columns, which gets only the headers that these columns need (raw_headers.py). A function is called only if one of its columns is
+used. States are filtered after reading.
 """
 
 from __future__ import annotations

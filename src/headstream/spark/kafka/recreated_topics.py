@@ -57,8 +57,8 @@ def compare_topics(known: Mapping[str, KnownTopic], now: Mapping[str, str | None
             )
         if not before.is_read:
             _LOGGER.warning(
-                "topic %s is read again after a run that did not read it: if that run read messages of other topics, this "
-                "topic is read from its beginning, and its messages are read twice (checkpoint %s)",
+                "topic %s is read again after a run that did not read this topic: if that run read other topics, this topic "
+                "is read from its beginning, and its messages are read twice (checkpoint %s)",
                 topic,
                 where,
             )
@@ -108,7 +108,7 @@ def forget_recreated(frame: Any, checkpoint: str) -> None:
     before, now, keep = found
     recreated = [name for name, each in before.items() if None not in (each.id, now.get(name)) and now[name] != each.id]
     if recreated:
-        begin_anew(Path(checkpoint), recreated)  # before their ids are forgotten, without which old offsets would count
+        begin_anew(Path(checkpoint), recreated)  # before the ids are removed: without ids, old offsets would seem valid
         keep({name: each for name, each in before.items() if name not in recreated})
 
 

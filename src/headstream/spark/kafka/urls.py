@@ -2,8 +2,8 @@
 
 A Python data source returns rows and cannot delegate a read to a JVM source. So install() makes PySpark's four reader and writer
 classes (also in Spark Connect) record their format and options. At load(), save() and start() they check for the format
-`headstream` and a URL kafka://. For `headstream` with another URL the workers' variables are set first; other formats are
-unchanged. Subclasses that one session returns would not suffice, because a frame's `write` belongs to the frame in any session.
+`headstream` and a URL kafka://. For `headstream` with another URL, the workers' variables are set first; other formats are
+unchanged. Subclasses returned by one session would not suffice, because a frame of any session creates its own writer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def install(spark: SparkSession | None = None) -> None:
     """Make `format("headstream")` accept Kafka URLs in this process; repeated calls do nothing.
 
     Args:
-        spark: A Spark Connect session needs other classes than a classic session.
+        spark: The session; with a Spark Connect session, the classes of Spark Connect are changed too.
     """
     from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWriterV2
     from pyspark.sql.session import SparkSession as Session
@@ -73,7 +73,7 @@ def _recording(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def record(self: Any, *arguments: Any, **named: Any) -> Any:
         before = getattr(self, _MARK)
         result = method(self, *arguments, **named)
-        setattr(self, _MARK, (*before, (name, arguments, named)))  # once, also if one of them calls another
+        setattr(self, _MARK, (*before, (name, arguments, named)))  # one record, even if a recorded method calls another
         return result
 
     return record
@@ -96,12 +96,12 @@ def _dispatching(method: Callable[..., Any], redirect: Callable[[Any, dict[str, 
             return method(self, path, format, *arguments, **named)
         if not is_kafka_url(options):
             spark: Any = getattr(self, "_spark", None)
-            if hasattr(spark, "_jsparkSession"):  # Spark Connect's JVM is in another process
+            if hasattr(spark, "_jsparkSession"):  # not Spark Connect, whose JVM is in another process
                 set_worker_variables(spark)
             return method(self, path, format, *arguments, **named)
         if arguments or named.get("schema") is not None:
             raise InvalidOptionError(
-                "the headstream format has fixed columns, and needs settings as named options",
+                "the headstream format has fixed columns, and does not accept settings as positional arguments",
                 advice="Omit schema; set mode, trigger and similar settings with their methods",
             )
         for name in ("mode", "outputMode", "queryName"):
@@ -117,7 +117,7 @@ def _check_start(writer: Any, options: Mapping[str, Any], named: Mapping[str, An
     from headstream.spark.kafka.recreated_topics import check_topics_of_query
 
     frame: Any = getattr(writer, "_df", None)
-    if not hasattr(frame, "_jdf"):  # of Spark Connect, whose JVM is in another process
+    if not hasattr(frame, "_jdf"):  # a frame of Spark Connect, whose JVM is in another process
         return
     triggers = [words for name, _, words in getattr(writer, _MARK) if name == "trigger"]
     for word, kind in (("continuous", "a continuous trigger"), ("realTime", "a real-time trigger")):
@@ -183,7 +183,7 @@ def _save(writer: Any, options: dict[str, str]) -> None:
     if modes and modes[-1] not in (None, "append"):
         raise InvalidOptionError(f"mode={modes[-1]} is unsupported", advice='Messages are appended: use mode("append")')
     rows = writer._df
-    if not hasattr(rows, "select"):  # of Spark Connect, which has only the plan
+    if not hasattr(rows, "select"):  # a writer of Spark Connect has only the plan
         from pyspark.sql.connect.dataframe import DataFrame
 
         rows = DataFrame(rows, writer._spark)
@@ -196,7 +196,7 @@ def _start(writer: Any, options: dict[str, str]) -> Any:
 
     if hasattr(writer, "_df"):
         rows = writer._df
-    else:  # of Spark Connect, which has only the plan
+    else:  # a writer of Spark Connect has only the plan
         from pyspark.sql.connect.dataframe import DataFrame
 
         rows = DataFrame(writer._write_stream._child, writer._session)

@@ -3,7 +3,7 @@
     column       type                                       becomes
     payload      BINARY, STRING                             the value, or null
     key          BINARY, STRING                             the key
-    topic        STRING                                     the topic, stream/topic or a Kafka name; or else the option `topic`
+    topic        STRING                                     the topic, stream/topic or a Kafka name; null: the option `topic`
     partition    INT                                        the partition, from 0
     headers      BINARY                                     headers as read with headers=binary
                  ARRAY<STRUCT<key, kind, value>>            headers as read with headers=array
@@ -76,7 +76,7 @@ def _check_columns(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> 
     for name in types:
         if name not in _KNOWN | _PASSED_OVER | wanted:
             raise InvalidOptionError(
-                f"the headstream format has no column {name!r}", advice="Add it to the option headerColumns, or omit it"
+                f"the headstream format has no column {name!r}", advice="Add the column to the option headerColumns, or omit it"
             )
 
 
@@ -95,7 +95,7 @@ def _topic(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> Column:
     if "topic" not in types:
         return sf.lit(parsed.topic)
     name = sf.col("topic")
-    if "stream" in types:  # as read: the two parts of the name
+    if "stream" in types:  # rows of the source have the two parts of the name
         name = sf.when(
             sf.col("stream").isNotNull() & ~sf.contains(name, sf.lit("/")), sf.concat_ws(".", "stream", name)
         ).otherwise(name)
@@ -116,7 +116,7 @@ def _headers(types: Mapping[str, DataType], parsed: KafkaWriteOptions) -> Column
         parts.append(sf.col("headers"))
     elif sources or {"headers", "timestamp"} & set(types):
         parts.append(_encoded(types, sources, "kafka" if is_kafkas else shape))
-        if is_kafkas:  # our own fields without a column in Kafka
+        if is_kafkas:  # Headstream's fields that have no column in Kafka
             names = [name for name in _CARRIED if name != ID_HEADER or "id" not in types]
             parts.append(sf.filter("headers", lambda header: header["key"].isin(names)))
     if "id" in types:

@@ -1,4 +1,4 @@
-"""Spark settings that a user or a cluster made before the call of session(); they override the defaults of session().
+"""Spark settings that a user or a cluster set before session() is called; they override the defaults of session().
 
 spark-submit job.py             options of spark-submit and spark-defaults.conf, in the running JVM
 python job.py                   $SPARK_CONF_DIR or $SPARK_HOME/conf, spark-defaults.conf; $PYSPARK_SUBMIT_ARGS overrides it
@@ -48,7 +48,7 @@ def conf_directory(environ: Mapping[str, str], pyspark: Path) -> Path:
 
 
 def find_given(environ: Mapping[str, str], pyspark: Path) -> dict[str, str]:
-    """Return the settings made before the call of session().
+    """Return the settings that were set before session() is called.
 
     Raises:
         EnvironmentSetupError: spark-defaults.conf or PYSPARK_SUBMIT_ARGS cannot be read.

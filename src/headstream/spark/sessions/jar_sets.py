@@ -29,7 +29,7 @@ class JarSet:
     """Jars that were tested together.
 
     Args:
-        transitive: Whether the jars' dependencies are fetched with them.
+        transitive: Whether the jars' dependencies are fetched too.
     """
 
     name: str
@@ -48,10 +48,10 @@ SPARK: Final = JarSet(
     (
         Jar("io.delta", "delta-spark_4.2_2.13", "4.4.0"),
         Jar("io.delta", "delta-storage", "4.4.0"),
-        # A thin front of what spark-sql contains since 4.0; 4.1.1 is the newest available.
+        # A thin layer over code that spark-sql contains since 4.0; 4.1.1 is the newest version available.
         Jar("org.apache.spark", "spark-avro_2.13", "4.1.1"),
         Jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
-        # 4.2.0 is unavailable, which is why this set is not resolved transitively.
+        # Version 4.2.0 is unavailable, so this set is not resolved transitively.
         Jar("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
         Jar("org.apache.kafka", "kafka-clients", "3.9.2"),
         Jar("org.apache.commons", "commons-pool2", "2.13.1"),
@@ -60,7 +60,7 @@ SPARK: Final = JarSet(
 """Delta, Avro and Kafka for PySpark 4.2.0, tested together."""
 BROKER: Final = JarSet(
     "broker",
-    # Without the second one the broker has no logger, and reports no failure.
+    # Without the second jar, the broker has no logger and reports no failures.
     (Jar("org.apache.kafka", "kafka_2.13", "4.2.0"), Jar("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3")),
     transitive=True,
 )
@@ -72,8 +72,8 @@ _AWS: Final = (
     "protocol-core", "regions", "retries", "retries-spi", "s3", "s3-transfer-manager", "sdk-core", "sts",
     "third-party-jackson-core", "utils", "utils-lite",
 )  # fmt: skip
-"""Parts of the AWS SDK that hadoop-aws uses; the bundle that it declares is over 600 MB. Spark contains their other dependencies
-(Netty, slf4j, the HTTP client, commons)."""
+"""Parts of the AWS SDK that hadoop-aws uses; the bundle that hadoop-aws declares is over 600 MB. Spark contains the other
+dependencies of these parts (Netty, slf4j, the HTTP client, commons)."""
 S3: Final = JarSet(
     "s3",
     (
@@ -94,7 +94,7 @@ AZURE: Final = JarSet(
         Jar("org.hdrhistogram", "HdrHistogram", "2.2.2"),
     ),
 )
-"""Spark's access to Azure, tested with the set SPARK. The other dependencies are in Spark, or only wasb:// uses them."""
+"""Spark's access to Azure, tested with the set SPARK. Other dependencies are in Spark, or are used only by wasb://."""
 _GOOGLE: Final = {
     "com.google.cloud.bigdataoss": {"gcs-connector": "hadoop3-2.2.26", "gcsio": "2.2.26", "util": "2.2.26",
                                     "util-hadoop": "hadoop3-2.2.26"},
@@ -114,7 +114,7 @@ _GOOGLE: Final = {
     "io.opencensus": {"opencensus-api": "0.31.1", "opencensus-contrib-http-util": "0.31.1"},
     "io.grpc": {"grpc-api": "1.67.1", "grpc-context": "1.67.1"},
 }  # fmt: skip
-"""Google's connector without gRPC and without jars that Spark contains: 3 of the 47 MB that the connector declares."""
+"""Google's connector without gRPC and without jars that Spark contains: 3 MB instead of 47 MB."""
 GCS: Final = JarSet("gcs", tuple(Jar(group, *jar) for group, jars in _GOOGLE.items() for jar in jars.items()))
 """Spark's access to Google Cloud Storage, tested with the set SPARK."""
 NAMENODE: Final = JarSet(

@@ -59,7 +59,7 @@ def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] |
     root = _root(directory)
     for folder in (root / jar_set.folder_name, root):
         paths = fetched = _read_manifest(folder) if folder.name == jar_set.folder_name else None
-        if paths is None and not jar_set.transitive:  # copied there by hand
+        if paths is None and not jar_set.transitive:  # copied to the folder by hand
             paths = [folder / jar.file_name for jar in jar_set.jars]
         if paths and all(path.is_file() for path in paths):
             _check_digests(paths, folder if fetched else None)
@@ -153,7 +153,7 @@ def _install(folder: Path, target: Path, jar_set: JarSet) -> None:
     manifest = {"set": jar_set.name, "jars": [str(jar) for jar in jar_set.jars], "files": files}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
     if target.exists() and _read_manifest(target) is None:
-        shutil.rmtree(target)  # a file of it is missing or truncated, or was set aside
+        shutil.rmtree(target)  # a jar of the set is missing or truncated, or was renamed
     try:
         folder.rename(target)
     except OSError:
@@ -178,7 +178,7 @@ def _retrieve(jar_set: JarSet, work: Path, on_progress: Callable[[int, int], Non
         except subprocess.TimeoutExpired:
             raise _failure(jar_set, f"no answer in {_FETCH_SECONDS} seconds") from None
         finally:
-            ivy.kill()  # also after a Ctrl-C; one that has ended ignores it
+            ivy.kill()  # also after Ctrl-C; no effect if Ivy has ended
     folder = work / "fetched"
     missing = [str(jar) for jar in jar_set.jars if not (folder / jar.file_name).is_file()]
     if ivy.returncode != 0 or missing:
@@ -193,7 +193,7 @@ def _wait(ivy: subprocess.Popen[bytes], cache: Path, on_progress: Callable[[int,
         if time.monotonic() > deadline:
             raise subprocess.TimeoutExpired(ivy.args, _FETCH_SECONDS)
         if on_progress is not None:
-            with suppress(FileNotFoundError):  # renamed meanwhile: the next report has it
+            with suppress(FileNotFoundError):  # renamed meanwhile: the next report counts the jar
                 sizes = {path.name: path.stat().st_size for path in cache.rglob("*.jar*")}
                 on_progress(sum(name.endswith(".jar") for name in sizes), sum(sizes.values()))
         with suppress(subprocess.TimeoutExpired):

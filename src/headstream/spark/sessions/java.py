@@ -21,7 +21,7 @@ from headstream.errors import JavaError
 MINIMUM_JAVA: Final = 17
 """The oldest Java that Spark 4 starts on."""
 VECTOR_MODULE: Final = "jdk.incubator.vector"
-"""Module that Spark adds on its command line; a Java reduced with jlink can lack it, and Spark then does not start."""
+"""Module that Spark adds on its command line. Spark does not start on a Java reduced with jlink that lacks the module."""
 _INSTALL: Final = (
     "Install a full Java 17 or 21, for example `apt-get install openjdk-17-jre-headless` or `brew install openjdk@17`, "
     "and put it on the PATH or set JAVA_HOME to its folder"

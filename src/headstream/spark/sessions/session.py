@@ -66,8 +66,8 @@ def session(
 ) -> SparkSession:
     """Return a SparkSession that reads `headstream`, Delta, Avro and Kafka, starting a session if none is running.
 
-    If a session is running in this process, it is returned with those settings of `config` that can change at run time; a warning
-    of the logger headstream.spark names the other settings.
+    If a session is running in this process, that session is returned. Settings of `config` that can change at run time are
+    applied; a warning of the logger headstream.spark names all other settings.
 
     Args:
         app_name: The session's name in Spark; by default the name set by spark-submit, or `headstream`.
@@ -152,10 +152,10 @@ def _apply_settings(running: SparkSession, settings: Mapping[str, str]) -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Add Kafka URLs in `format("headstream")`, and the SQL functions, to a session that session() did not create.
+    """Add support for Kafka URLs in `format("headstream")` and the SQL functions to a session that session() did not create.
 
     Args:
-        spark: A classic session or one of Spark Connect.
+        spark: A classic session or a Spark Connect session.
 
     Raises:
         MissingExtraError: the data source does not run in this version of Spark.
@@ -235,7 +235,7 @@ def lacking_sets(sets: Sequence[JarSet]) -> list[JarSet]:
 
     there: set[str] = set()
     if SparkContext._jvm is not None:
-        with suppress(Py4JError):  # a class loader that cannot be changed either: _add_to_class_path says so
+        with suppress(Py4JError):  # _add_to_class_path then raises an error
             there = _loaded_jars(SparkContext._jvm.Thread.currentThread().getContextClassLoader())
     return [each for each in sets if not {jar.file_name for jar in each.jars} <= there]
 
@@ -328,19 +328,19 @@ def _local_settings(cores: int, jars: list[Path]) -> dict[str, str]:
         # Local only: no other machine connects, and resolving this machine's name can take seconds.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # Between the JVM and its Python workers: half the time of a small batch over TCP. Not on a cluster: YARN's directories
-        # for temporary files are longer than the name of such a socket can be.
+        # Between the JVM and its Python workers, a small batch takes half as long as over TCP. Not on a cluster: the paths of
+        # YARN's temporary directories are too long for a Unix socket.
         "spark.python.unix.domain.socket.enabled": "true",
         # Workers that exit silently when their task has enough rows.
         "spark.python.daemon.module": "headstream.spark.workers.daemon",
-        # Each session takes a port for its web page, from 4040 on; Spark fails after 16 used ones.
+        # Each session uses a port for its web page, from 4040 on; by default, Spark fails after 16 used ports.
         "spark.port.maxRetries": "200",
-        # 200 and 50 are for clusters: here each is its own task, and costs more than its work.
+        # The defaults 200 and 50 are for clusters: in a local session, starting a task costs more than its work.
         "spark.sql.shuffle.partitions": str(cores),
         "spark.databricks.delta.snapshotPartitions": str(min(cores, 4)),
     }
     if jars:
-        # On the class path from the start: nothing is copied, and a class archive can contain their classes too.
+        # On the class path from the start: no jar is copied, and a class archive can contain the jars' classes.
         path = os.pathsep.join(map(str, jars))
         settings |= {"spark.driver.extraClassPath": path, "spark.executor.extraClassPath": path}
     return settings
@@ -353,5 +353,5 @@ def _java_options(home: Path | None, archive: Path | None, *, quick_start: bool)
     if quick_start:
         options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     if archive is not None:
-        options += [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"]  # silent if it does not fit this JVM
+        options += [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"]  # no message if the JVM cannot use the archive
     return options

@@ -26,7 +26,7 @@ from headstream.spark.sessions.java import Java
 SPARK_VERSION: Final = "4.2"
 """The Spark version of the jars."""
 SESSION_VERSIONS: Final = (SPARK_VERSION, "4.3")
-"""Versions that session() and pipelines support: they have admission control and AvailableNow for Python sources."""
+"""Versions that session() and pipelines support, with admission control and AvailableNow for Python sources."""
 SOURCE_VERSIONS: Final = ("4.0", "4.1", *SESSION_VERSIONS)
 """Versions in which the source and the sink run; see spark_versions.py for what earlier versions lack."""
 LOG_SETTINGS_NAME: Final = "log4j2.properties"
@@ -88,7 +88,7 @@ def link_home(pyspark: Path) -> Path | None:
     home = cache_folder() / f"spark-home-{digest}"
     if home.is_dir():
         return home
-    with contextlib.suppress(OSError):  # another process was faster, or without it a start is slower, otherwise equivalent
+    with contextlib.suppress(OSError):  # another process was faster; without the folder, only the start is slower
         home.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".spark-home-", dir=home.parent) as work:
             made = Path(work, "home")
@@ -101,6 +101,6 @@ def link_home(pyspark: Path) -> Path | None:
 
 
 def archive_path(java: Java, pyspark: Path, jars: list[Path]) -> Path:
-    """Return the path of the class archive for a Java, a PySpark and additional jars; the file may not exist."""
+    """Return the path of the class archive for the given Java, PySpark and additional jars; the file may not exist."""
     parts = [str(java.executable.resolve()), str(java.version), str(pyspark), *map(str, jars)]
     return cache_folder() / f"spark-classes-{hashlib.sha256(os.pathsep.join(parts).encode()).hexdigest()[:8]}.jsa"

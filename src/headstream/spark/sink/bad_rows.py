@@ -3,7 +3,7 @@
     badRowsPath/.staged/<writer>-<epoch>/<task>-<attempt>.parquet     while the tasks run
     badRowsPath/<writer>-<epoch>-<task>.parquet                       moved there just before the good rows are committed
 
-    columns of the row | topic STRING, if the row has no such column | reason STRING
+    columns of the row | topic STRING, if the row has no column `topic` | reason STRING
 
 Bad rows are published before the batch's good rows are committed to the log. If a job crashes in between, the repeated batch
 replaces the files, so each bad row is stored once.

@@ -143,7 +143,7 @@ def _is(name: str, kind: DataType) -> str:
 def _unknown(names: list[str]) -> InvalidOptionError:
     drops = ", ".join(f'"{name}"' for name in names)
     own = [name for name in names if name.lower() in _READ_ONLY_COLUMNS]
-    what = f"{', '.join(own)}: set by the log" if own else f"{', '.join(names)}: not part of a message"
+    what = f"{', '.join(own)}, set by the log" if own else f"{', '.join(names)}, not part of a message"
     return InvalidOptionError(
         f"these columns cannot be written: {what}",
         advice=f'To send headers, use .option("headerColumns", "{", ".join(names)}"); otherwise .drop({drops})',

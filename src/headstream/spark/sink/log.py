@@ -114,6 +114,6 @@ class DirectorySink:
         if is_committed(self.directory, writer, epoch):
             return False  # the log finishes a submitted commit
         unstage(self.directory, OsFiles(), writer, epoch, [part.name for part in parts])
-        if writer.startswith(ONCE):  # never reused: sweep what its late tasks stage
+        if writer.startswith(ONCE):  # the writer is never reused: also remove files that late tasks stage
             remove_staged(self.directory, OsFiles(), writer, epoch)
         return True

@@ -137,7 +137,7 @@ def _transaction(app: str | None, version: str | None) -> tuple[str, int] | None
         return None
     if not app or version is None or not version.strip().isdecimal() or len(app) > _MAX_WRITER:
         raise InvalidOptionError(
-            f"txnAppId={app} and txnVersion={version} do not name a transaction",
+            f"txnAppId={app} and txnVersion={version} do not identify a transaction",
             advice=f"Set both: a name of 1 to {_MAX_WRITER} characters, and an ascending number such as foreachBatch's batch id",
         )
     return app, int(version)

@@ -65,13 +65,13 @@ class ServerSink:
         if found != manifest.identity:
             raise LogError(
                 "the log was deleted and recreated after this write was planned",
-                where=f"{self.where}: log {found}, was {manifest.identity}",
+                where=f"{self.where}: log {found}, previously {manifest.identity}",
                 advice="Restart the query; nothing was written",
             )
         command = CommitEpoch(manifest.writer, manifest.epoch, _receipts(manifest.parts))
         wait_ms, retry_timeout_s = timeout_s * 1000, _DELIVERY_S + timeout_s
         committed = caller_of(self.address).call(command, wait_ms=wait_ms, retry_timeout_s=retry_timeout_s).epoch
-        if committed != manifest.epoch:  # older servers ignored an epoch before a later one
+        if committed != manifest.epoch:  # older servers ignored an epoch below the last committed epoch
             raise LogError(
                 f"epoch {manifest.epoch} was not committed: the server has committed epoch {committed} of writer "
                 f"{manifest.writer!r}",
@@ -97,7 +97,7 @@ def _receipts(parts: Sequence[StagedPart]) -> tuple[StagedBatch, ...]:
 
 
 class _ServerPart:
-    """Stages the batches of one task on a server. The newest batch is held back until it is known whether it is the last."""
+    """Stages the batches of one task on a server. The newest batch is held back until the next batch or finish()."""
 
     def __init__(self, address: ServerUrl, writer: str, epoch: int, name: str) -> None:
         self._address = address

@@ -2,7 +2,7 @@
 
     driver     options and columns are validated before any task runs
     tasks      rows -> batches, staged in the log's directory or at its server (stager.py)
-    driver     commit: a manifest of the successful tasks' parts (log.py, server_sink.py); abort: they are removed
+    driver     commit: a manifest of the successful tasks' parts (log.py, server_sink.py); abort: the parts are removed
 
 Writes are atomic and idempotent. The query's id and the batch number, which Spark passes to every task and stores in the
 checkpoint, identify a stream's batch. The log records the last batch of each query, so a repeated batch has no effect, even if
@@ -37,7 +37,7 @@ from headstream.spark.workers.memory import freeze_objects
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
-"""Local properties that Spark sets for every task of a stream."""
+"""Names of local properties that Spark sets for every task of a stream."""
 _MUCH_BYTES: Final = 32 << 20
 """Staged bytes after which a worker returns freed memory."""
 
@@ -79,7 +79,7 @@ class _Sink:
 
     def stage(self, writer: str, epoch: int, task: int, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
         freeze_objects()
-        configure_malloc()  # blocks of batches are freed and taken again: new memory costs more than their writes
+        configure_malloc()  # reuses freed memory: new memory for each batch costs more than writing the batch
         options = self.options
         work = StageTask(self.log, self.columns, options.topic, options.bad_rows_path, writer, epoch, task)
         staged = stage_rows(work, batches)
@@ -195,4 +195,4 @@ class HeadstreamStreamWriter(DataSourceStreamArrowWriter):
             self._sink.abort(ordered[0].writer, ordered[0].epoch, ordered)
 
 
-exit_quietly()  # every process in which PySpark looks for sources, plans or commits imports this, with the source or a writer
+exit_quietly()  # every process in which PySpark looks up sources, plans or commits imports this module

@@ -32,7 +32,7 @@ _GATHERED_BYTES: Final = 64 << 20
 """Buffered bytes of all partitions above which all partitions are staged, to bound a task's memory."""
 _MAX_IGGY_VALUES: Final = 100_000
 _MAX_IGGY_PAYLOADS: Final = 10_000_000
-"""Limits of header values and payloads in a batch for a topic with limits `iggy`."""
+"""Maximum size of the header values and of the payloads in a batch for a topic with limits `iggy`, bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def stage_rows(task: StageTask, batches: Iterable[pa.RecordBatch]) -> Staged:
     """Stage the rows of a task.
 
     Raises:
-        HeadstreamError: a row was rejected; the message has the row's number in the task. Nothing remains staged.
+        HeadstreamError: a row was rejected; the message contains the row's number in the task. Nothing remains staged.
     """
     stager = _Stager(task)
     try:
@@ -101,7 +101,7 @@ class _Buffered:
 
 class _Stager:
     def __init__(self, task: StageTask) -> None:
-        # Attempts at one task, and tasks of different attempts of a stage, have a file each.
+        # Each attempt of a task, also in different attempts of a stage, has its own file.
         name = f"{task.task:05}-{os.urandom(8).hex()}"
         self._task = task
         self._topics = _Topics(task.log)
@@ -152,7 +152,7 @@ class _Stager:
         if self._bad_rows is not None:
             self._bad_rows.add(rows.slice(bad.row, 1), topic, error)
             return
-        # Rows of several topics are numbered within their topic.
+        # If a task has rows of several topics, rows are numbered per topic.
         row = f"row {self._rows + bad.row} of task {self._task.task}, topic {topic}"
         error.where = f"{row}; {error.where}" if error.where else row
         raise error

@@ -1,11 +1,11 @@
-"""Micro-batches whose partitions all end at the same log time: after a batch, every message logged before that time is read.
+"""Micro-batches whose partitions all end at the same log time, so that all messages logged before that time have been read.
 
 So rows that depend on messages logged earlier (full loads of Replicate) need not wait for partitions that lag behind. The query's
-offsets contain the time beside the topics' identities, so a repeated batch uses the same time:
+offsets contain the time and the topics' identities, so a repeated batch uses the same time:
 
     {"cdc/data": {"1": 123, "2": 118}, "identity": {"log": "3b1f...", "cdc/data": "1/4", "read until": "1690000000000000"}}
 
-The time is taken from the newest message before the ends of the partitions are read; messages appended later are not older. If
+The time is taken from the newest message before the ends of the partitions are read, so messages appended later are not older. If
 the messages exceed a micro-batch's limits, the time is the latest time up to which all partitions fit. If the first messages have
 the same time and exceed the limits, the batch ends at the limits with this time.
 """
@@ -38,7 +38,7 @@ _FULL: Final = 0.95
 _OVERFULL: Final = 1.05
 """The share up to which a micro-batch takes all messages: merging a small remainder costs as much as merging a large batch."""
 _FULL_ENOUGH: Final = 0.75
-"""The share above which at most _MORE_TRIES more times are tried, since many messages can have the same time."""
+"""The share above which the search ends after _MORE_TRIES more times, since many messages can have the same time."""
 _MORE_TRIES: Final = 6
 Convert: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -46,8 +46,8 @@ Convert: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatc
 def make_aligned_source(name: str, schema: str, convert: Convert) -> type[DataSource]:
     """Return a data source to register; AlignedStreamReader plans its streams, and its tasks convert the messages.
 
-    Otherwise the columns would be passed from a Python worker through Spark's rows to another Python worker, which costs more
-    than reading and decoding the messages. The conversion function is in the class, because options are visible in query plans.
+    A separate conversion would pass the columns from one Python worker through Spark's rows to another, which costs more than
+    reading and decoding the messages. The conversion function is in the class, because options are visible in query plans.
 
     Args:
         name: Name of the format, which has the options of `headstream`.
@@ -89,7 +89,7 @@ class AlignedStreamReader(HeadstreamStreamReader):
         self._until_us: int | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Record the current ends of the partitions: the query ends when they are reached."""
+        """Record the current ends of the partitions; the query stops after reading up to these ends."""
         self._target_us = _newest_time(self._refresh())
         super().prepareForTriggerAvailableNow()
 
@@ -145,7 +145,7 @@ def find_end(
         low_us: A time before which every message has been read.
         high_us: The latest allowed time, above `low_us` if there is anything to read.
         ends_at: Returns the end of each partition for a time.
-        fullness: Returns the share of the limits that ends use. Ends fit up to a share of 1; at `high_us`, up to 1.05.
+        fullness: Returns the share of the limits that given ends use. Ends fit up to a share of 1; at `high_us`, up to 1.05.
     """
     end = ends_at(high_us)
     if fullness(end) <= _OVERFULL:

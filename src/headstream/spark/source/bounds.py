@@ -1,11 +1,11 @@
 """Parses the bounds of a read (words, offsets or times) and resolves them to offsets.
 
 startingOffsets               earliest | latest | {"shop/orders": {"1": 23, "2": -2}}       -2 earliest, -1 latest
-startingTimestamp             1690000000000: the first message at or after this time everywhere; milliseconds since 1970 UTC
+startingTimestamp             1690000000000: each partition's first message at or after this time; milliseconds since 1970 UTC
 startingOffsetsByTimestamp    {"shop/orders": {"1": 1690000000000, "2": 1690000000000}}
 startingOffsetsByTimestampStrategy    error | latest: for a partition without a message at or after the time
-endingOffsets, endingTimestamp, endingOffsetsByTimestamp    likewise; the read ends before the message found, or at the
-                              partition's end if there is none
+endingOffsets, endingTimestamp, endingOffsetsByTimestamp    likewise; the read ends before the message, or at the partition's end
+                              if there is no such message
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STARTING: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTi
 ENDING_OPTIONS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 """The options that set the end of a read."""
 BOUND_OPTIONS: Final = (*_STARTING, _STRATEGY, *ENDING_OPTIONS)
-"""All options of this file."""
+"""All options that set the start or the end of a read."""
 _MAX_MS: Final = (1 << 63) // 1000 - 1
 """The latest time, milliseconds, whose microseconds fit 63 bits."""
 
@@ -69,7 +69,7 @@ def parse_starting(given: Mapping[str, str], subscription: Subscription) -> Boun
     if option == "startingOffsets":
         if _STRATEGY.lower() in given:
             raise InvalidOptionError(
-                f"{_STRATEGY} needs a time to start from", advice="Set startingTimestamp or startingOffsetsByTimestamp"
+                f"{_STRATEGY} requires a start time", advice="Set startingTimestamp or startingOffsetsByTimestamp"
             )
         return _parse_offsets(option, given.get(option.lower(), "earliest"), subscription)
     return _parse_times(option, given[option.lower()], subscription, or_latest=strategy == "latest")
@@ -85,7 +85,7 @@ def parse_ending(given: Mapping[str, str], subscription: Subscription) -> Bound:
         raise InvalidOptionError("endingOffsets=earliest leaves nothing to read", advice="Use latest, or offsets by partition")
     if isinstance(bound.at, Mapping) and EARLIEST in bound.at.values():
         partition = next(partition for partition, offset in bound.at.items() if offset == EARLIEST)
-        raise InvalidOptionError(f"endingOffsets: -2 leaves nothing to read of {partition}", advice=f"{LATEST} is the latest")
+        raise InvalidOptionError(f"endingOffsets: -2 leaves nothing to read in {partition}", advice=f"Use {LATEST} (latest)")
     return bound
 
 
@@ -146,7 +146,7 @@ def resolve(
         find: Returns the first offset of a partition at or after a time (microseconds), or the partition's end.
 
     Raises:
-        InvalidOptionError: the option omits a partition, names a missing partition, or has a time without a later message.
+        InvalidOptionError: the option omits a partition, names a missing partition, or has a time after the last message.
     """
     if isinstance(bound.at, str):
         is_first = bound.at == "earliest"

@@ -87,7 +87,7 @@ class Assembler:
         }
         self._makers = {name: makers[name] for name in shape.columns}
         self.misfits: dict[str, int] = {}
-        """Header column -> position of the first message in the last batch whose header does not fit, so its column is null."""
+        """Header column -> position, in the last batch, of the first message whose header does not fit (the column is null)."""
 
     def assemble(self, stored: memoryview) -> tuple[pa.RecordBatch, Columns]:
         """Return the rows of complete stored messages, back to back, and the decoded columns."""

@@ -62,7 +62,7 @@ class DirectoryView(LogView):
         with self._follow(partition) as follower:
             try:
                 return follower.size_between(from_offset, until_offset)
-            except CorruptLogError:  # an estimate for planning: reading raises the damage
+            except CorruptLogError:  # only an estimate for planning: reading raises the error
                 return 0
 
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
@@ -77,7 +77,7 @@ class DirectoryView(LogView):
                 return follower.end_offset
 
     def refresh(self) -> None:
-        """Refresh after appends, creations and deletions; raises the constructor's errors."""
+        """Refresh after appends, creations and deletions; raises the same errors as the constructor."""
         marker = read_marker(self._directory, OsFiles())
         if marker is None:
             raise NotALogError(
@@ -128,7 +128,7 @@ class DirectoryView(LogView):
 
     @contextmanager
     def _follow(self, partition: TopicPartition, *, refreshed: bool = False) -> Iterator[PartitionFollower]:
-        """Lend the follower of a partition; up to _MAX_OPEN followers stay open for reuse."""
+        """Yield the follower of a partition; up to _MAX_OPEN followers stay open for reuse."""
         directory = self.incarnation(partition)
         follower = self._followers.get(directory)
         try:

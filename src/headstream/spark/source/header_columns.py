@@ -8,8 +8,8 @@
     STRING                           string, char
     BINARY                           raw; the bytes of an unknown kind
 
-The column is null if the header is missing or of kind null. Of a repeated header the last value is used. If a value does not fit
-the column's type, headerMismatch determines whether the column is null or an error is raised.
+The column is null if the header is missing or of kind null. If a header is repeated, its last value is used. If a value does not
+fit the column's type, headerMismatch determines whether the column is null or an error is raised.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _TYPES: Final[dict[str, HeaderType]] = {
     "STRING": "string", "BINARY": "binary", "DECIMAL": "decimal", "DEC": "decimal", "NUMERIC": "decimal",
 }  # fmt: skip
 _COLUMN: Final = re.compile(
-    r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>\w+))"  # a name as SQL has it: characters other than \w need backticks
+    r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>\w+))"  # an SQL name: characters other than \w require backticks
     r"\s*:?\s+(?P<type>[A-Za-z]+)\s*(?:\(\s*(?P<digits>\d+)\s*(?:,\s*(?P<scale>\d+)\s*)?\))?\s*(?:,|$)"
 )
 _ADVICE: Final = "Write names and types, for example attempt INT, source STRING, `x-total` DECIMAL(38,0)"
-_DEFAULT_DIGITS: Final = 10  # of DECIMAL alone, in Spark
+_DEFAULT_DIGITS: Final = 10  # Spark's precision of DECIMAL without digits
 _MAX_DIGITS: Final = 38
 
 

@@ -1,7 +1,7 @@
-"""Limits of a micro-batch: its maximum size and the minimum that it waits for. No I/O: callbacks return the sizes.
+"""Limits of a micro-batch: its maximum size and its minimum number of offsets. No I/O: callbacks return the sizes.
 
 maxOffsetsPerTrigger   offsets of all partitions, distributed in proportion to their pending offsets
-maxBytesPerTrigger     stored bytes, likewise; a batch ends at the end of a send and can exceed the limit by one send
+maxBytesPerTrigger     stored bytes, distributed likewise; a batch ends with a complete send and can exceed the limit by one send
 minOffsetsPerTrigger   minimum number of pending offsets, until maxTriggerDelay has passed since the last batch
 """
 
@@ -72,7 +72,7 @@ def admit(
 
     Args:
         start: Start of each partition; a missing partition starts at 0.
-        latest: Current end of each partition. A range that ends before its start, because the log has lost messages, is reversed.
+        latest: Current end of each partition. An end before its start (the log has lost messages) is returned unchanged.
         limit: Offsets, 1 or more; None: unlimited.
     """
     end = dict(latest)
@@ -101,8 +101,8 @@ def admit_bytes(
 ) -> dict[TopicPartition, int]:
     """Return the end of a micro-batch of about `limit` bytes, each partition in proportion to its pending offsets.
 
-    A batch ends with a complete send. A partition whose share is too small for its first send can take the send if it is first in
-    a rotating order, or if the limit still allows. The order rotates with every batch.
+    A batch ends with a complete send. If a partition's share is too small for its first send, the batch includes the send only if
+    the partition is first in an order that rotates with every batch, or if the limit still allows the send.
 
     Args:
         start: Start of each partition; a missing partition starts at 0.

@@ -21,7 +21,7 @@ class SeenTopic(NamedTuple):
 
     Args:
         identity: Identifies the topic among topics with the same name, across purges and deletions.
-        generations: Likewise for each partition.
+        generations: Identifies each partition among partitions with the same number.
     """
 
     name: str
@@ -46,7 +46,7 @@ class LogView(ABC):
         for partition in self.available:
             generations = self.topics[partition.topic].generations
             if (created := generations[partition.number - 1]) != generations[0]:
-                topics[str(partition)] = str(created)  # added later: it can have been deleted and added again
+                topics[str(partition)] = str(created)  # added later: it can have been deleted and recreated
         return SourceOffsets({partition: holds.end_offset for partition, holds in self.available.items()}, self.identity, topics)
 
     def partitions(self, topic: SeenTopic) -> Iterable[TopicPartition]:
@@ -109,4 +109,4 @@ def topic_not_found(name: object, where: str, known: Iterable[str]) -> TopicNotF
 def advise(names: Iterable[str]) -> str:
     """Return the advice to create a topic or stream, or to use an existing name."""
     known = sorted(names)
-    return f"Create the topic first, or use an existing topic: {', '.join(known[:10])}" if known else "Create it first"
+    return f"Create the topic first, or use an existing topic: {', '.join(known[:10])}" if known else "Create a topic first"

@@ -1,4 +1,4 @@
-"""Matching: messages of a range that match a filter, and the end of the examined part; read on executors."""
+"""Matching: messages of a range that match a filter, and the end of the examined range; read on executors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MOST = 1 << 62
 
 
 class Matching(NamedTuple):
-    """Messages of a range that match a filter; all messages without a filter.
+    """Messages of a range that match a filter, or all its messages if there is no filter.
 
     Args:
-        next_offset: The offset up to which the range has been examined; None: the offset after the last of these messages.
+        next_offset: The offset up to which the range has been examined; None: up to the last of these messages.
         failed_count: Number of examined messages to which the filter could not be applied.
     """
 
@@ -32,7 +32,7 @@ def match_chunks(chunks: Iterable[memoryview], where: Filter | None) -> Iterator
         where: The filter; None: all messages match.
 
     Raises:
-        HeaderError: the filter cannot be applied to a message, and its policy is to raise. Earlier messages have been yielded.
+        HeaderError: the filter cannot be applied to a message, and the policy is to raise. Earlier messages have been yielded.
     """
     for chunk in chunks:
         if where is None:

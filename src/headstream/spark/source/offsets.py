@@ -89,7 +89,7 @@ class SourceOffsets:
 
     @classmethod
     def decode(cls, value: Mapping[str, Any]) -> SourceOffsets:
-        """Return the offsets from encode(), possibly edited by a person."""
+        """Return the offsets from the JSON values of encode(), which a person can have edited."""
         try:
             identity = dict(value[_IDENTITY])
             log = str(identity.pop("log"))
@@ -107,10 +107,10 @@ class SourceOffsets:
         if self.log == now.log and not changed:
             return
         if self.log != now.log:
-            what, where = "the log", f"log {now.log}, was {self.log}"
+            what, where = "the log", f"log {now.log}, previously {self.log}"
         else:
             topic = changed[0]
-            what, where = f"topic {topic}", f"the topic's id is {now.topics[topic]}, was {self.topics[topic]}"
+            what, where = f"topic {topic}", f"the topic's id is {now.topics[topic]}, previously {self.topics[topic]}"
         raise LogError(
             f"{what} was deleted and recreated after this query last read it; the offsets now refer to other messages",
             where=where,

@@ -15,9 +15,9 @@ maxOffsetsPerTrigger   and maxBytesPerTrigger, minOffsetsPerTrigger, maxTriggerD
 minPartitions          minimum number of tasks
 failOnDataLoss         true (default) | false
 
-Options that Spark's Kafka source has too have the same names and meanings, with one exception: streams also begin at the earliest
-message by default. The Kafka source begins at the latest message, which silently skips messages sent before the query's first
-run; here, this must be requested.
+Options that also exist in Spark's Kafka source have the same names and meanings, with one exception: by default, streams begin at
+the earliest message too. The Kafka source begins at the latest message, and so silently skips messages sent before the query's
+first run; Headstream does this only with startingOffsets=latest.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ COLUMN_NAMES: Final = (
     "stream", "topic", "partition", "offset", "timestamp", "state", "id", "checksum", "key", "headers", "headers_repeated",
     "payload",
 )  # fmt: skip
-"""All columns, in order; header columns with declared types come after them."""
+"""All columns, in order; header columns with declared types follow."""
 _LIMIT_NAMES: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 OPTION_NAMES: Final = (
     "url",
@@ -250,7 +250,7 @@ def _limits(given: Mapping[str, str]) -> BatchLimits:
 
 
 def _milliseconds_or_duration(text: str) -> int:
-    return parse_duration_us(text, plain_unit="ms")  # as Spark reads a duration without a unit
+    return parse_duration_us(text, plain_unit="ms")  # Spark also reads a duration without a unit as milliseconds
 
 
 def _measure(given: Mapping[str, str], option: str, read: Callable[[str], int], what: str) -> int | None:

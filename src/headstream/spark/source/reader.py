@@ -32,7 +32,7 @@ from headstream.spark.source.options import RowShape
 _LOGGER: Final = logging.getLogger("headstream.spark")
 
 BATCH_ROWS: Final = 10_000
-"""Rows per Arrow batch: the fixed cost of a batch is noticeable at 1,000, and 100,000 are not faster."""
+"""Rows per Arrow batch: 1,000 rows are slower because of the fixed cost of a batch, and 100,000 rows are not faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ class ReadableLog(Protocol):
     """A log that tasks read; serialized to the tasks."""
 
     def check(self, first: OffsetRange) -> None:
-        """Check that it is the log that a read was planned for.
+        """Check that this is the log that a read was planned for.
 
         Raises:
-            LogError: the log is another log, or is missing.
+            LogError: the location has a different log, or no log.
         """
 
     def follow(self, part: ReadPart) -> AbstractContextManager[Follower]:
@@ -98,7 +98,7 @@ class DirectoryLog:
     identity: str
 
     def check(self, first: OffsetRange) -> None:
-        """Check that it is the log that the read was planned for."""
+        """Check that this is the log that the read was planned for."""
         path = f"{self.directory}/{MARKER_NAME}"
         if _read_identity(path) != self.identity:
             raise LogError(
@@ -146,7 +146,7 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
     Raises:
         LogError: the log was deleted and recreated, or messages are missing or damaged (CorruptSendError). With
             failOnDataLoss=false, missing or damaged messages cause a warning of the logger headstream.spark instead.
-        HeaderError: a header does not fit its column, or the filter cannot be applied to a message, and the options forbid this.
+        HeaderError: a header does not fit its column, or the filter cannot be applied to a message, and an option requires this.
         DecodeError: a message cannot be decoded. Every error names topic, partition and offset.
     """
     task.log.check(task.parts[0].range)

@@ -47,7 +47,7 @@ class ServerLog:
     identity: str
 
     def check(self, first: OffsetRange) -> None:
-        """Check that it is the log that the read was planned for."""
+        """Check that this is the log that the read was planned for."""
         if caller_of(self.address).call(GetIdentity()).uuid != self.identity:
             raise LogError(
                 "the server no longer has the log that this read was planned for",
@@ -163,7 +163,7 @@ class ServerFollower:
             return None
 
     def _check_range(self, polled: Polled, offset: int, until_offset: int) -> None:
-        """Check a poll that has skipped offsets: gaps from compaction are allowed, messages removed by retention are not."""
+        """Check a poll that has skipped offsets: gaps of compaction are allowed; messages removed by retention are an error."""
         self.refresh()
         if polled.end_offset < until_offset or offset < self.first_offset:
             raise OffsetOutOfRangeError(

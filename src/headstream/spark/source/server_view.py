@@ -46,7 +46,7 @@ class ServerView(LogView):
         topic = TopicName.parse(partition.topic)
         try:
             polled = self._messages.poll(topic, partition.number, PollRequest(start, 1, states=None, size_bytes=1))
-        except CorruptSendError as error:  # reading raises the damage
+        except CorruptSendError as error:  # reading raises the error
             return error.from_offset
         return int.from_bytes(polled.chunks[0][:8], "little") if polled.count else polled.end_offset
 

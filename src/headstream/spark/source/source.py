@@ -91,7 +91,7 @@ class HeadstreamDataSource(DataSource):
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self._given = dict(options)  # of a read or of a write, which is not known yet
+        self._given = dict(options)  # not yet known whether of a read or of a write
 
     @classmethod
     def name(cls) -> str:
@@ -152,7 +152,7 @@ class HeadstreamReader(DataSourceReader):
             for partition, offset in end.items():
                 if offset < start[partition] and options.ending.at != "latest":
                     raise InvalidOptionError(
-                        f"{options.ending.option} ends {partition} at {offset}, before it begins at {start[partition]}",
+                        f"{options.ending.option} ends {partition} at offset {offset}, before its start, {start[partition]}",
                         advice="Set startingOffsets before endingOffsets",
                     )
             tasks = plan_partitions(options, view, start, end)

@@ -55,7 +55,7 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._target = self._refresh().offsets.positions
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return one of the limits set by options. Spark has no class for several limits; latestOffset() applies all of them."""
+        """Return one of the limits set by options. Spark has no class for several limits; latestOffset() applies all limits."""
         limits = self._options.limits
         if limits.max_offsets is not None:
             return ReadMaxRows(limits.max_offsets)
@@ -67,7 +67,7 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Return the end of the next micro-batch.
 
         Args:
-            limit: Either a request to read everything, or the limit from getDefaultReadLimit(), which stands for all limits.
+            limit: Either a request to read everything, or the limit from getDefaultReadLimit(), which represents all limits.
 
         Raises:
             LogError: the log or a topic was deleted and recreated.
@@ -83,7 +83,7 @@ class HeadstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         limits = _NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._options.limits
         waiting = sum(count_pending(known, latest).values())
         now_us = time.monotonic_ns() // 1000
-        # A query with trigger availableNow does not wait for more.
+        # A query with trigger availableNow does not wait for more messages.
         if waiting and self._target is None and is_held_back(waiting, limits, self._admitted_us, now_us):
             return start
         if waiting:

@@ -87,11 +87,11 @@ def plan_tasks(
         return []
     if min_partitions is None:
         return _coalesce(_split_all(costs, LARGE_COST), SMALL_COST)
-    # The biggest size that gives enough tasks; smaller ones are combined only as far as enough remain.
+    # The largest piece size that yields enough tasks; small pieces are combined only if enough tasks remain.
     enough = min(min_partitions, sum(part.count for part in ranges))
     size = min(LARGE_COST, max(1, sum(costs.values()) // min_partitions))
     pieces = _split_all(costs, size)
-    if len(pieces) < enough:  # few big messages have all the cost: divide by number
+    if len(pieces) < enough:  # a few large messages dominate the cost: divide by number
         size = min(LARGE_COST, max(1, sum(part.count for part in ranges) // min_partitions))
         pieces = _split_all({part: part.count for part in ranges}, size)
     tasks = _coalesce(pieces, min(SMALL_COST, size))

@@ -2,7 +2,7 @@
 
 PySpark runs a full garbage collection after each task, planned write and commit, before the worker accepts more work. The
 collection traverses all objects of pandas, PyArrow and PySpark, which takes tens of milliseconds, longer than a small
-micro-batch. These objects never become garbage, so they are traversed only once.
+micro-batch. These objects never become garbage, so freeze_objects() excludes them from later collections.
 """
 
 from __future__ import annotations

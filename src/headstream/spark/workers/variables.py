@@ -23,7 +23,7 @@ def set_worker_variables(spark: SparkSession) -> None:
     with _lock:
         manager = spark._jsparkSession.sessionState().dataSourceManager()
         if not manager.dataSourceExists("headstream"):
-            return  # Spark raises this itself, at the first use
+            return  # Spark reports this when the source is first used
         variables = manager.lookupDataSource("headstream").dataSourceCls().envVars()
         conf = spark._jsparkSession.sparkContext().conf()
         for name, value in {

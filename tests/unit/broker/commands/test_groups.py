@@ -196,7 +196,7 @@ def test_group_goes_on_at_the_same_place_when_read_in_both_ways(shop: Server) ->
 def test_one_kind_of_members_keeps_the_other_out_when_a_group_has_some(shop: Server) -> None:
     peer, member = shop.root(), own(shop)
     peer.ask(JOIN)
-    with pytest.raises(GroupInUseError, match="existing clients"):
+    with pytest.raises(GroupInUseError, match="Iggy clients"):
         member.ask(EnterGroup(*AT, "billing", 60_000))
     with pytest.raises(GroupInUseError):
         member.ask(SeekGroup(*AT, "billing", {1: 0}))

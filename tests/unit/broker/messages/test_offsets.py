@@ -74,7 +74,7 @@ def test_a_new_consumer_is_refused_when_its_user_stores_offsets_for_as_many_as_i
     topic(peer)
     for number in range(1, LIMIT + 1):
         peer.ask(commit(peer, number))
-    with pytest.raises(ConsumersLimitError, match="user 1 has stored offsets for 3 consumers and groups"):
+    with pytest.raises(ConsumersLimitError, match="user 1 has reached the limit of 3 consumers and groups"):
         server.dispatcher.answer(peer.session, commit(peer, LIMIT + 1))
     assert peer.status(commit(peer, LIMIT + 1)) == 3012  # to existing clients
     peer.ask(commit(peer, 1))
@@ -136,7 +136,7 @@ def test_a_created_group_is_refused_when_its_topic_has_as_many_as_it_may(server:
     topic(peer)
     for number in range(LIMIT):
         peer.ask(CreateGroup(*AT, 0, f"g{number}"))
-    with pytest.raises(ConsumersLimitError, match="the topic already has 3 consumer groups"):
+    with pytest.raises(ConsumersLimitError, match="the limit of 3 consumer groups per topic"):
         server.dispatcher.answer(peer.session, CreateGroup(*AT, 0, "g9"))
     peer.ask(DeleteGroup(*AT, "g0"))
     assert peer.status(CreateGroup(*AT, 0, "g9")) == 0

@@ -26,7 +26,7 @@ def test_frames_of_real_clients_are_recognised_with_their_generation(record: dic
     assert found.dialect == ("iggy-request" if record["direction"] == "client_to_server" else "iggy-response")
     assert found.reader.count == len(record["decoded"]["messages"])
     if record["dialect"] == "v5-56-byte-header":
-        assert found.reader.notes == ["its messages are of Iggy's later generation, with a header of 56 bytes"]
+        assert found.reader.notes == ["the frame contains messages of a newer Iggy version, with a header of 56 bytes"]
     for number, message in enumerate(record["decoded"]["messages"]):
         if "offset" in message and found.dialect == "iggy-response":
             assert values(found)[f"message {number} offset"] == str(message["offset"])
@@ -35,7 +35,7 @@ def test_frames_of_real_clients_are_recognised_with_their_generation(record: dic
 def test_what_the_proposal_contradicts_is_read_and_noted() -> None:
     found = recognize(typed_message(b"v", typed_header("k", 0, b"")))
     assert found.fault is None
-    assert "by the strict rules the headers are invalid: the bool value (0x00) at byte" in found.reader.notes[0]
+    assert "the headers are invalid by the strict rules: the bool value (0x00) at byte" in found.reader.notes[0]
 
 
 def test_bytes_of_nothing_known_say_what_comes_nearest() -> None:

@@ -34,5 +34,5 @@ def test_unknown_kinds_keep_their_bytes() -> None:
     assert (value.kind, value.kind_name, value.value, str(value)) == (200, "unknown(200)", b"\x01\x02", "b'\\x01\\x02'")
     assert repr(value) == "HeaderValue(200, b'\\x01\\x02')"
     assert pickle.loads(pickle.dumps(value)) == value
-    with pytest.raises(hs.HeaderError, match=r"the header is unknown\(200\), not raw\. Its bytes are in \.data"):
+    with pytest.raises(hs.HeaderError, match=r"the header is unknown\(200\), not raw\. The header's bytes are in \.data"):
         value.as_raw()

@@ -23,7 +23,7 @@ def test_commit_refuses_a_new_consumer_when_its_user_has_made_as_many_as_it_may(
     store = OffsetStore(directory, files, opened)
     for name in ("a", "b"):
         store.commit(OffsetOwner.named(name), 1, 1, 0, user_id=7)
-    with pytest.raises(ConsumersLimitError, match=r"user 7 has .* for 2 consumers.*max_consumers_per_user"):
+    with pytest.raises(ConsumersLimitError, match=r"user 7 has .* of 2 consumers.*max_consumers_per_user"):
         store.commit(OffsetOwner.named("c"), 1, 1, 0, user_id=7)
     assert len(files.list_names(directory) or []) == 2
     store.commit(OffsetOwner.named("a"), 2, 1, 0, user_id=7)  # of known consumers, all go on committing

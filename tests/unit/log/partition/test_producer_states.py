@@ -213,7 +213,7 @@ def test_the_producer_silent_for_longest_makes_room_once_it_can_repeat_nothing(
     partition = opened(files)
     for producer in (1, 2, 3):
         append(partition, (producer, 0, 5), now_us=NOW + producer)
-    with pytest.raises(ProducersLimitError, match="3 producers have sent to this partition within 66 minutes"):
+    with pytest.raises(ProducersLimitError, match="limit of 3 producers that send to this partition within 66 minutes"):
         append(partition, (4, 0, 0), now_us=NOW + PROTECTED_US)
     append(partition, (1, 0, 6), now_us=NOW + PROTECTED_US)
     append(partition, (4, 0, 0), now_us=NOW + PROTECTED_US + 3)  # in place of 2

@@ -66,7 +66,7 @@ def test_a_segment_stays_until_the_copy_of_its_poisoned_message_is_confirmed(
             assert first_offsets(broker) == [3, 9]
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == 2
-    assert "keeps shop/orders partition 1 from offset 3: in the group billing message 4 failed permanently" in warnings[0]
+    assert "keeps shop/orders, partition 1, from offset 3: in the group billing, message 4 failed permanently" in warnings[0]
     give_up(broker, DEAD)
     assert broker.topics.get(DEAD).messages_count == 1
     retention.apply()

@@ -43,9 +43,7 @@ def test_commit_appends_what_was_staged_once_and_leaves_nothing_behind(tmp_path:
     assert is_swept(tmp_path)
     again = manifest_of("query", 7, stage(tmp_path, "query", 7, "other attempt", ROWS))
     commit(tmp_path, again)
-    with pytest.raises(
-        InvalidInputError, match="epoch 6 of writer 'query' precedes the committed epoch 7, so it is not appended"
-    ):
+    with pytest.raises(InvalidInputError, match="epoch 6 of writer 'query' precedes the committed epoch 7, and is not appended"):
         commit(tmp_path, manifest_of("query", 6, stage(tmp_path, "query", 6, "0", ROWS)))
     assert contents(tmp_path) == BOTH
     assert is_swept(tmp_path)

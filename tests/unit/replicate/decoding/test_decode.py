@@ -225,7 +225,7 @@ def test_decoder_finds_the_table_of_a_message_without_id_by_its_own_schema_else_
     decoded = Decoder(zone_of(tmp_path, kit)).decode(raw_batch(values))
     assert names(decoded, kit.schema_id) == ["n0"]
     (reason,) = reasons(decoded)
-    assert "the namespace 'shop.other' of its schema fits no table of the schema store" in reason
+    assert "the namespace 'shop.other' of its schema matches no table in the schema store" in reason
 
 
 @pytest.mark.parametrize("schema_id", [None, KEYED.schema_id])
@@ -331,11 +331,11 @@ def test_decode_partitions_refuses_to_decode_when_the_executor_does_not_see_the_
     schema_store = SchemaStore(tmp_path / "zone")
     decode_there = decode_partitions(schema_store, DecodeOptions())
     (tmp_path / "zone").rename(tmp_path / "elsewhere")
-    with pytest.raises(StorageError, match="cannot access the driver's schema store: it is missing") as caught:
+    with pytest.raises(StorageError, match="cannot access the driver's schema store: found no schema store") as caught:
         list(decode_there(iter([raw_batch([b"x"])])))
     assert str(caught.value.where).startswith(f"{tmp_path / 'zone'} on ")
     SchemaStore(tmp_path / "zone").mark()
-    with pytest.raises(StorageError, match="it is another one"):
+    with pytest.raises(StorageError, match="found another schema store"):
         list(decode_there(iter([raw_batch([b"x"])])))
 
 

@@ -169,7 +169,7 @@ def test_auto_rewrites_small_tables_and_leaves_other_programs_tables_without_vec
         assert LogSnapshot.read(tmp_path / name).protocol.has_vectors == has, name
     with caplog.at_level(logging.WARNING):
         open_engine(tmp_path / "c", "deletion-vectors").merge(plan, source([row(1, 3)]), "app", 3)
-    assert "gets deletion vectors" in caplog.text, "the user says so"
+    assert "enabling deletion vectors" in caplog.text, "the user says so"
     assert LogSnapshot.read(tmp_path / "c").has_vectors
 
 

@@ -186,7 +186,7 @@ def test_sync_gives_up_when_others_commit_first_five_times(catalog: Catalog, pat
     write(path, make_rows(9, 9))
     with monkeypatch.context() as patched:
         patched.setattr(catalog, "commit_table", fail_with(CommitFailedException("too late")))
-        with pytest.raises(StorageError, match="other writers committed first 5 times"):
+        with pytest.raises(StorageError, match="changed the table during each of 5 attempts to commit"):
             mirror.sync()
     assert mirror.sync() == 1
     assert iceberg_rows(loaded(catalog)) == delta_rows(path)

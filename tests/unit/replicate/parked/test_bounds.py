@@ -112,9 +112,9 @@ def test_messages_may_wait_up_to_the_very_count_and_size(ledger: Ledger, config:
     ledger.add([PARKED_BATCH])
     bounds = WaitingBounds(config, ledger)
     bounds.check(4, 400)
-    with pytest.raises(ReplicateError, match="1,000 bytes would wait for schema id A, but the limit is 10"):
+    with pytest.raises(ReplicateError, match=r"1,000 bytes\) would wait for schema id A, but the limits are 10"):
         bounds.check(5, 400)
-    with pytest.raises(ReplicateError, match="10 messages of 1,001 bytes would wait") as caught:
+    with pytest.raises(ReplicateError, match=r"10 messages \(1,001 bytes\) would wait") as caught:
         bounds.check(4, 401)
     assert caught.value.advice
     assert "No message is lost" in caught.value.advice

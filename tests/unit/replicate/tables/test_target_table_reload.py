@@ -69,7 +69,7 @@ def test_a_snapshot_whose_last_row_is_marked_replaces_the_one_before_without_a_f
         target.apply(*rows, metadata=replace(METADATA, columns=columns))
         target.tables.remove_vanished_rows()
     assert sorted(row["ID"] for row in target.stored()) == [key + 2 * second for key in sorted(keys)]
-    assert ("shop.orders has no key, and a further snapshot" in caplog.text) == (not has_key and len(keys) > 1)
+    assert ("shop.orders has no key, and another snapshot" in caplog.text) == (not has_key and len(keys) > 1)
 
 
 def test_a_reload_that_is_over_removes_what_vanished_when_the_next_one_is_not_over(tmp_path: Path) -> None:

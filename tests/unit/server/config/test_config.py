@@ -108,7 +108,7 @@ def test_config_refuses_a_promise_that_is_not_kept(tmp_path: Path, text: str, ke
         ('[tcp]\nipv6 = true\naddress = "127.0.0.1:1"', "not an IPv6 address"),
         ('[tcp]\nenabled = "yes"', "true or false is required"),
         ('[heartbeat]\ninterval = "5 parsecs"', "is not a duration"),
-        ('[system.segment]\nsize = "2 GB"', "4096 to 1073741824 bytes are required"),
+        ('[system.segment]\nsize = "2 GB"', "4096 to 1073741824 bytes is required"),
         ('[system.topic]\nmax_size = "1 MB"', "at least system.segment.size"),
         ('[system.topic]\nmax_size = "server_default"', "is not a size"),
         ('[system.segment]\nmessage_expiry = "server_default"', "is not a duration"),

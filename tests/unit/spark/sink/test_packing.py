@@ -120,7 +120,7 @@ def test_sink_options_are_read_and_refused_by_name() -> None:
     assert options.header_columns == (("x total", kinds.int64(1).kind), ("b.c", None))
     assert (options.bad_rows_path, options.commit_timeout_s, options.transaction) == ("/bad rows", 300, ("job", 7))
     for wrong, what in (
-        ({"txnAppId": "x"}, "do not name a transaction"), ({"badRowsPath": "bad"}, "is not a local directory"),
+        ({"txnAppId": "x"}, "do not identify a transaction"), ({"badRowsPath": "bad"}, "is not a local directory"),
         ({"badRowsPath": "s3://x/y"}, "is not a local directory"), ({"commitTimeout": "soon"}, "is not a duration"),
         ({"topic": "x"}, "topic: "), ({"headerColumn": "x"}, "Did you mean headerColumns"),
     ):  # fmt: skip

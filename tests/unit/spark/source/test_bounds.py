@@ -105,14 +105,14 @@ def test_resolve_names_partitions_when_they_do_not_match(at: Mapping[TopicPartit
             {"startingOffsets": "earliest", "startingTimestamp": "5"},
             "startingOffsets and startingTimestamp contradict",
         ),
-        (parse_starting, {"startingOffsetsByTimestampStrategy": "latest"}, "needs a time to start from"),
+        (parse_starting, {"startingOffsetsByTimestampStrategy": "latest"}, "requires a start time"),
         (
             parse_starting,
             {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "first"},
             "Strategy=first is not a valid strategy",
         ),
         (parse_ending, {"endingOffsets": "earliest"}, "endingOffsets=earliest"),
-        (parse_ending, {"endingOffsets": '{"shop/orders": {"1": -2}}'}, "leaves nothing to read of shop/orders partition 1"),
+        (parse_ending, {"endingOffsets": '{"shop/orders": {"1": -2}}'}, "leaves nothing to read in shop/orders partition 1"),
         (parse_ending, {"endingOffsetsByTimestamp": "{}", "endingTimestamp": "1"}, "contradict each other"),
     ],
 )

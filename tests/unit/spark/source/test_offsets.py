@@ -56,7 +56,7 @@ def test_offsets_check_same_log_notices_a_recreated_log_and_a_recreated_topic() 
 def test_offsets_name_both_numbers_of_a_topic_when_it_was_made_again() -> None:
     before = SourceOffsets({TopicPartition("shop/orders", 1): 5}, "log-a", {"shop/orders": "1/4"})
     now = SourceOffsets({TopicPartition("shop/orders", 1): 2}, "log-a", {"shop/orders": "1/7"})
-    with pytest.raises(LogError, match=r"topic shop/orders .* \(the topic's id is 1/7, was 1/4\)"):
+    with pytest.raises(LogError, match=r"topic shop/orders .* \(the topic's id is 1/7, previously 1/4\)"):
         before.check_same_log(now)
-    with pytest.raises(LogError, match=r"the log .* \(log log-b, was log-a\)"):
+    with pytest.raises(LogError, match=r"the log .* \(log log-b, previously log-a\)"):
         before.check_same_log(SourceOffsets({}, "log-b", {}))

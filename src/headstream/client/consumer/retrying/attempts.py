@@ -79,7 +79,7 @@ class PauseGate:
             self.is_on_trial = False
 
     def left_s(self, now_s: float) -> float:
-        """Return the remaining pause of attempts, seconds."""
+        """Return the remaining time of the pause, seconds."""
         return max(0.0, self._until_s - now_s)
 
 

@@ -19,7 +19,7 @@ from headstream.core.model.deliveries import RetryOrder
 from headstream.core.model.message import ReceivedMessage, set_attempt
 
 MAX_OPEN: Final = 5_000
-"""Open messages of a partition; at more, it is not fetched: half of what the log remembers."""
+"""Maximum open messages of a partition, half of the log's limit; above it, the partition is not fetched."""
 
 
 class Broken(NamedTuple):
@@ -34,7 +34,7 @@ class RetryingFetching(Fetching):
     """Positions and messages of one consumer that retries messages.
 
     Args:
-        order: The messages that wait for a failing message.
+        order: Which messages wait for a failing message.
         load: Returns a group's unfinished messages of a partition.
 
     Attributes:
@@ -101,7 +101,7 @@ class RetryingFetching(Fetching):
             if not self.tracks[partition].is_blocked and len(self.tracks[partition].open) < MAX_OPEN
         ]
 
-    # -- attempts again -----------------------------------------------------------------------------------------
+    # -- retries ------------------------------------------------------------------------------------------------
 
     def due(self, now_s: float) -> tuple[int, int] | None:
         """Return partition and offset of a message to fetch again, or None; the caller then calls put_again()."""
@@ -124,7 +124,7 @@ class RetryingFetching(Fetching):
         return None if found is None else found[1:]
 
     def put_again(self, partition: int, offset: int, message: ReceivedMessage | None) -> None:
-        """Add a message that was fetched again; None if the message was removed, which marks it as done."""
+        """Add a message that was fetched again; None means that the message was removed and is done."""
         if self._asked in self._due:
             self._due.remove(self._asked)
             heapq.heapify(self._due)
@@ -134,7 +134,7 @@ class RetryingFetching(Fetching):
             self._again.append((message, partition))
 
     def fail(self, partition: int, offset: int, failures: int, due_s: float) -> None:
-        """Record a failure: the message is retried at `due_s`; delivered messages that must wait for it are taken back."""
+        """Record a failure: the message is retried at `due_s`; if it blocks the partition, buffered messages are dropped."""
         self._drop_from_hand(partition, offset)
         track = self.tracks[partition]
         track.fail(offset, failures)
@@ -149,7 +149,7 @@ class RetryingFetching(Fetching):
             self._positions[partition] = track.begun_until
 
     def finish_one(self, partition: int, offset: int, *, is_reported: bool = False) -> None:
-        """Record that a message is done; messages that waited for it become due."""
+        """Record that a message is done; messages that waited for this message become due."""
         track = self.tracks.get(partition)
         opened = None if track is None else track.open.get(offset)
         if opened is not None and opened.in_hand and not is_reported:
@@ -184,7 +184,7 @@ class RetryingFetching(Fetching):
         return message
 
     def hand_out(self, count: int, *, is_first: bool = False) -> list[ReceivedMessage]:
-        """Return up to `count` messages, up to the first message that cannot be transformed."""
+        """Return at most `count` messages, and none from the first message on that cannot be transformed."""
         messages: list[ReceivedMessage] = []
         while len(messages) < count and (message := self._take()) is not None:
             self._handed_out[message.partition] = self.tracks[message.partition].begun_until
@@ -254,7 +254,7 @@ class RetryingFetching(Fetching):
         self.tracks[partition].pass_over(next_offset)
         self._touched.add(partition)
 
-    # -- done -------------------------------------------------------------------------------------------------------
+    # -- progress ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Mark the last delivered message as done."""

@@ -55,7 +55,7 @@ class RetryingReading(PartitionReading, Settler):
     def _paused_s(self) -> float:
         return self._gate.left_s(time.monotonic())
 
-    # -- what the group had not finished ------------------------------------------------------------------------
+    # -- unfinished messages of the group -----------------------------------------------------------------------
 
     def _load(self, partition: int) -> Known:
         """Return the group's unfinished messages in a partition; attempts that began and did not end are counted as failures."""
@@ -78,11 +78,11 @@ class RetryingReading(PartitionReading, Settler):
         return known
 
     def _resume(self, each: Delivery) -> DeliveryChange:
-        if each.reason:  # a copy into the dead letter was interrupted
+        if each.reason:  # copying the message to the dead-letter topic was interrupted
             return _change(each.offset, self.policy.give_up(each.failures, each.last_error, each.reason))
         return _change(each.offset, self.policy.failure(each.failures + 1, _ABANDONED, DeadLetterReason.MAX_ATTEMPTS, None))
 
-    # -- telling the log ------------------------------------------------------------------------------------------
+    # -- recording in the log -------------------------------------------------------------------------------------
 
     def _settle(self, partition: int, steps: list[DeliveryChange], begun_until: int, generation: int | None) -> None:
         share, succeeded = self.partitions.share, self._fetching.succeeded_count
@@ -102,7 +102,7 @@ class RetryingReading(PartitionReading, Settler):
         self._gate.update_from_server(settled.paused_us, succeeded, time.monotonic())
 
     def _report(self, partition: int, *steps: DeliveryChange) -> None:
-        """Record all pending steps of a partition in the log, and the given additional steps."""
+        """Record all pending steps of a partition, and the given steps, in the log."""
         track = self._fetching.tracks[partition]
         begun_until, changes = track.changes(steps)
         self._settle(partition, changes, begun_until, self._fetching.generations.get(partition))
@@ -135,7 +135,7 @@ class RetryingReading(PartitionReading, Settler):
         for partition, offset in offsets.items():
             self._fetching.tracks[partition].committed(offset)
         if has_changed:
-            with suppress(ServerUnreachableError):  # the next poll follows again
+            with suppress(ServerUnreachableError):  # the next poll reports again
                 self.partitions.follow()
 
     # -- delivery ---------------------------------------------------------------------------------------------------
@@ -153,13 +153,13 @@ class RetryingReading(PartitionReading, Settler):
             if message is not None:
                 try:
                     self._begin_attempt(message)
-                except BaseException:  # it is not delivered: the next call must not take it for done
+                except BaseException:  # the message is not delivered: the next call must not mark it as done
                     self._fetching.undeliver([message])
                     raise
             return message
 
     def _begin_attempt(self, message: ReceivedMessage) -> None:
-        """Record the start of an attempt in the log if it could not be determined after a crash."""
+        """Record the start of an attempt in the log if the start could not be inferred after a crash."""
         partition, offset = message.partition, message.offset
         track = self._fetching.tracks[partition]
         opened = track.open[offset]
@@ -222,7 +222,7 @@ class RetryingReading(PartitionReading, Settler):
         if self._fetching.broken is not None:
             try:
                 self._fail_broken()
-            except HeadstreamError:  # raised again by the next poll, which takes it first
+            except HeadstreamError:  # the next poll first handles this message and raises the error again
                 if not messages:
                     raise
         return messages
@@ -235,13 +235,13 @@ class RetryingReading(PartitionReading, Settler):
             opened = None if track is None else track.open.get(message.offset)
             if track is None or opened is None or not opened.is_begun:
                 continue
-            with suppress(HeadstreamError):  # the log takes the attempt for a failed one if the consumer ends now
+            with suppress(HeadstreamError):  # if the consumer ends now, the log counts the attempt as failed
                 self._report(message.partition, DeliveryChange(DeliveryStep.RELEASED, message.offset, message.offset + 1))
                 opened.is_begun = False
             track.is_first = True
 
     def commit(self, message: Message | None) -> None:
-        """Record that all delivered messages are done, or a partition's delivered messages up to one message."""
+        """Record that all delivered messages, or a partition's delivered messages up to one message, are done."""
         self.partitions.mark_done(message)
         self._store(is_by_hand=True)
 

@@ -50,7 +50,7 @@ class Track:
 
     Args:
         position: Offset of the first message.
-        order: The messages that wait for a failing message.
+        order: Which messages wait for a failing message.
     """
 
     def __init__(self, position: int, known: Known, order: RetryOrder) -> None:
@@ -120,7 +120,7 @@ class Track:
         self._reported.add(offset, offset + 1)
 
     def finish(self, offset: int, *, is_reported: bool = False) -> list[int]:
-        """Mark a message as done (`is_reported`: also in the log); return the offsets that waited only for it, ascending."""
+        """Mark a message as done (`is_reported`: also in the log); return the offsets that waited only for this message."""
         message = self.open.pop(offset, None)
         if message is None:
             return []

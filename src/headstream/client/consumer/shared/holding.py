@@ -15,10 +15,10 @@ from headstream.core.model.message import ReceivedMessage
 from headstream.core.model.offset_ranges import ranges_of
 
 _LONGEST_S: Final = 1.0
-"""Maximum processing time of the messages of one grant: other workers wait no longer for them."""
+"""Maximum processing time of the messages of one grant, because other workers wait for these messages."""
 
 _PARTS: Final = 8
-"""A grant's messages should take an eighth of the lease at most, so that the last one has time left."""
+"""Processing a grant should take at most 1/n of the lease, so that the last message has time left."""
 
 
 @dataclass(slots=True)

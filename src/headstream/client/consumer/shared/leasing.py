@@ -32,10 +32,10 @@ from headstream.errors import (
 )
 
 _MOST_NAMED: Final = 3
-"""Messages that an error describes."""
+"""Maximum number of messages that an error describes."""
 
 _CHECK_EVERY_S: Final = 5.0
-"""How often a worker looks for partitions that were added: one small request."""
+"""Interval at which a worker checks for added partitions, with one small request."""
 
 
 class Leasing:
@@ -43,7 +43,7 @@ class Leasing:
 
     Args:
         lease_us: Duration of a lease, microseconds.
-        partitions: The partitions to lease from; None for all, including partitions added later.
+        partitions: The partitions to lease from; None: all partitions, including partitions added later.
         starts: Partition -> first offset if the group has no committed offset.
 
     Attributes:
@@ -114,12 +114,12 @@ class Leasing:
         self._size.begin(leased, time.monotonic())
         if grant.partition in self._cycle:
             at = self._cycle.index(grant.partition) + 1
-            self._cycle = self._cycle[at:] + self._cycle[:at]  # the next one is first, so that all are read
+            self._cycle = self._cycle[at:] + self._cycle[:at]  # the next request starts with the next partition
         return leased
 
     @property
     def next_check_in_s(self) -> float:
-        """Seconds until the next check for added partitions, at most."""
+        """Time until the next check for added partitions, seconds."""
         return max(0.0, self._next_check_s - time.monotonic()) if self._follows_all else math.inf
 
     def _look_for_partitions(self) -> None:
@@ -132,7 +132,7 @@ class Leasing:
     def _ask(self, request: LeaseRequest) -> Grant:
         try:
             return self._leases.lease(self._name, self._membership.member, request)
-        except RebalancedError:  # the server has restarted, or has not heard of the worker for long
+        except RebalancedError:  # the server has restarted, or the worker sent no request for too long
             self._membership.join_again()
             return self._leases.lease(self._name, self._membership.member, request)
 
@@ -152,7 +152,7 @@ class Leasing:
             try:
                 if whole and self.request(self._size.count if count is None else count, whole):
                     continue
-            except PartitionNotFoundError:  # deleted since the last look
+            except PartitionNotFoundError:  # deleted since the last check
                 if not self._follows_all:
                     raise
                 self._next_check_s = 0.0
@@ -197,7 +197,7 @@ class Leasing:
             holding.unfetched.extend(unfetched)
             holding.buffer.extend(buffer)
 
-    # -- telling the log ----------------------------------------------------------------------------------------------
+    # -- recording in the log -----------------------------------------------------------------------------------------
 
     def _report(self, partition: int, generation: int, changes: list[LeaseChange]) -> LeaseLostError | None:
         where = f"{self._name}, partition {partition}"
@@ -237,7 +237,7 @@ class Leasing:
         return lost
 
     def report_failure(self, place: tuple[int, int], failure: Failure) -> LeaseLostError | None:
-        """Record in the log that a message failed, temporarily or permanently, and drop the message; returns as report()."""
+        """Record in the log that a message failed, temporarily or permanently, and drop the message; see report()."""
         step = LeaseStep.POISONED if failure.reason else LeaseStep.FAILED
         held = self.holding.held[place]
         change = LeaseChange(step, held.token, place[1], place[1] + 1, failure.delay_us, failure.reason, failure.error)
@@ -246,7 +246,7 @@ class Leasing:
         return lost
 
     def extend(self, place: tuple[int, int], lease_us: int) -> LeaseLostError | None:
-        """Extend the lease of a message; returns as report(). The message is dropped only if the extension is refused."""
+        """Extend the lease of a message; see report(). The message is dropped only if the extension is refused."""
         held, end_s = self.holding.held[place], time.monotonic() + lease_us / 1e6
         change = LeaseChange(LeaseStep.EXTENDED, held.token, place[1], place[1] + 1, lease_us)
         lost = self._report(place[0], held.generation, [change])

@@ -1,4 +1,4 @@
-"""SharedReading: a worker of a group whose members lease messages. Every worker can receive every message, one worker at a time.
+"""SharedReading: a worker of a group whose members lease messages. Each message is leased to one worker at a time.
 
 The log grants and ends leases (broker/deliveries/leases.py); leasing.py requests leases and settles each message. A worker leases
 at most the messages that it processes in a second.
@@ -28,7 +28,7 @@ from headstream.errors import HeadstreamError, LeaseLostError
 
 
 class SharedReading(Reading, LeaseSettler):
-    """Reads messages for a consumer with `mode="shared"`; requires a transport that has leases.
+    """Reads messages for a consumer with `mode="shared"`; requires a transport that supports leases.
 
     Args:
         options: `start` is the group's start position in a partition without a committed offset.
@@ -83,7 +83,7 @@ class SharedReading(Reading, LeaseSettler):
         if wait_s is not None:
             timeout_ms = min(timeout_ms, wait_s * 1000)
         timeout_ms = min(timeout_ms, self._leasing.next_check_in_s * 1000)
-        if self._leasing.is_paused:  # new messages change nothing
+        if self._leasing.is_paused:  # new messages do not end the pause
             time.sleep(max(timeout_ms, 0) / 1000)
         elif timeout_ms > 0:
             self._transport.messages.wait(self._name, self._leasing.ends, timeout_ms)
@@ -98,7 +98,7 @@ class SharedReading(Reading, LeaseSettler):
                 with self._leasing.keeping(stored):
                     self.fail_transform(place, error)
                 continue
-            if message is None:  # an interceptor has set it aside
+            if message is None:  # sent to an interceptor's dead-letter topic
                 with warning_of_lost_leases():
                     self.settle_done(place)
                 continue
@@ -109,7 +109,7 @@ class SharedReading(Reading, LeaseSettler):
         return None
 
     def hand_out(self, count: int) -> list[ReceivedMessage]:
-        """Return up to `count` leased messages; an error is raised after earlier messages were returned."""
+        """Return up to `count` leased messages; an error after the first message ends the result and is not raised."""
         messages: list[ReceivedMessage] = []
         try:
             while len(messages) < count:
@@ -132,7 +132,7 @@ class SharedReading(Reading, LeaseSettler):
                 self._current = None
 
     def commit(self, message: Message | None) -> None:
-        """Record that all delivered messages are done, or one message."""
+        """Record that all delivered messages, or one message, are done."""
         self._report(self._leasing.holding.in_hand() if message is None else [self.place_of(message)], LeaseStep.DONE)
 
     # -- single messages ----------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class SharedReading(Reading, LeaseSettler):
 
     def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage | None:
         message = self._hand_out() if self._leasing.fetch_deferred(partition, offset) else None
-        if message is not None and (message.partition, message.offset) != (partition, offset):  # the deferred one is not decoded
+        if message is not None and (message.partition, message.offset) != (partition, offset):  # the deferred message failed
             self.put_back([message])
             return None
         return message
@@ -193,7 +193,7 @@ class SharedReading(Reading, LeaseSettler):
         """Release unsettled messages without counting a failure."""
         if commit:
             self.finish()
-        with suppress(HeadstreamError):  # its leases end by time then
+        with suppress(HeadstreamError):  # the leases then expire
             self._leasing.release_all()
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ _FIXED: Final = frozenset({
     "group.id", "group.protocol", "max.poll.interval.ms", "session.timeout.ms", "message.timeout.ms", "delivery.timeout.ms",
     "transactional.id", "key.serializer", "value.serializer", "key.deserializer", "value.deserializer",
 })  # fmt: skip
-"""Settings that a client of Headstream makes itself: it commits after the body, and sends once."""
+"""Settings that Headstream's client sets itself, because it commits after processing and stores each message once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def split_kafka_url(parts: SplitResult) -> tuple[str, str | None, str | None, di
         raise InvalidUrlError(
             "a Kafka URL must not have a path or a fragment",
             where=f"kafka://{hosts}",
-            advice="Name topics in the option subscribe or topic, or in the calls of the client",
+            advice="Pass topics in the option subscribe or topic, or to the methods of the client",
         )
     user, _, password = (unquote(part) for part in users.partition(":"))
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -106,7 +106,7 @@ def java_settings(parts: SplitResult, given: Mapping[str, str]) -> dict[str, str
 def parse_kafka_address(
     parts: SplitResult, given: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> KafkaAddress:
-    """Return the address for a URL, completed by options and environment variables.
+    """Return the address for a URL, completed with options and environment variables.
 
     HEADSTREAM_PASSWORD is used if the password is missing, and HEADSTREAM_USERNAME if user and password are missing.
 
@@ -124,7 +124,7 @@ def parse_kafka_address(
         if name not in KAFKA_OPTIONS:
             raise InvalidOptionError(
                 f"connect() has no option {name!r} for Kafka",
-                advice=f"Use one of {', '.join(KAFKA_OPTIONS)}, and Kafka's own as kafka.*",
+                advice=f"Use one of {', '.join(KAFKA_OPTIONS)}, or a Kafka setting as kafka.*",
             )
     for name in settings:
         if name in _FIXED:

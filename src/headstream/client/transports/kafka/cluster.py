@@ -30,19 +30,19 @@ END_OFFSET: Final[Any] = _specs.latest()
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _SLICE_S: Final = 0.1
-"""How often a wait for a response looks whether it is interrupted, seconds."""
+"""Interval at which waits for a response check for an interrupt, seconds."""
 _PAUSE_S: Final = 0.1
-"""Between two attempts of a request that found a leader or coordinator away, seconds."""
+"""Delay between two attempts of a request while a leader or coordinator is unavailable, seconds."""
 _INTERRUPT_S: Final = 1.0
-"""How long an interrupt of a thread's call holds, seconds: longer than any wait takes to look."""
+"""How long an interrupt of a thread is valid, seconds; longer than the interval of checks."""
 _ATTEMPT_S: Final = 5.0
-"""How long one attempt of a request may take, seconds; the next one goes to whichever broker is responsible by then."""
+"""Timeout of one attempt of a request, seconds; the next attempt is sent to the broker that is then responsible."""
 _COORDINATOR_MS: Final = 3000
-"""How long the admin client caches an unused group coordinator, milliseconds: it does not notice a coordinator's failover."""
+"""How long the admin client caches an unused group coordinator, milliseconds; the cache does not notice a failover."""
 _SPREAD_S: Final = 30.0
-"""How long it can take until all brokers know a new topic, seconds."""
+"""Maximum time until all brokers know a new topic, seconds."""
 _LIST_S: Final = 2.0
-"""How long one attempt to list topics may take, seconds."""
+"""Timeout of one attempt to list topics, seconds."""
 _unknown_topic: Final[int] = KafkaError.UNKNOWN_TOPIC_OR_PART  # type: ignore[attr-defined,unused-ignore]
 _log: Final = logging.getLogger("headstream.kafka")
 
@@ -132,7 +132,7 @@ class Cluster:
         if self._is_closed:
             raise ClosedError("the log is closed", advice="Connect again")
         asked_s = self._interrupted.pop(threading.get_ident(), None) if self._interrupted else None
-        if asked_s is not None and time.monotonic() - asked_s < _INTERRUPT_S:  # an older one was for a call that is over
+        if asked_s is not None and time.monotonic() - asked_s < _INTERRUPT_S:  # an older interrupt was for a call that has ended
             raise ServerUnreachableError("the call was interrupted", where=self.address.place)
 
     def result(self, future: Future[_Value]) -> _Value:
@@ -175,7 +175,7 @@ class Cluster:
         self._created_s[str(topic)] = time.monotonic()
 
     def note_deleted(self, topic: TopicName) -> None:
-        """Stop retrying the error of an unknown topic."""
+        """Stop retrying requests that fail because the topic is unknown."""
         self._created_s.pop(str(topic), None)
 
     def _is_new(self, where: str) -> bool:
@@ -220,7 +220,7 @@ class Cluster:
         return self.offsets(wanted, FIRST_OFFSET), self.offsets(wanted, END_OFFSET)
 
     def offsets(self, partitions: Iterable[tuple[str, int]], spec: Any) -> dict[tuple[str, int], int]:
-        """Return the offsets for a spec in partitions, by Kafka topic and number; -1 for a time after the last message."""
+        """Return the offsets that an OffsetSpec selects, by Kafka topic and number; -1 for a time after the last message."""
         asked = {TopicPartition(*each): spec for each in partitions}
         if not asked:
             return {}

@@ -1,6 +1,6 @@
 """Groups and committed offsets of a Kafka cluster.
 
-A Kafka group can span topics; these commands show it per topic. A single consumer commits as the group `hs.name.<name>`, because
+A Kafka group can span topics; these commands show groups per topic. A single consumer commits as group `hs.name.<name>`, because
 Kafka stores offsets only for groups.
 """
 
@@ -24,7 +24,7 @@ from headstream.errors import GroupInUseError, GroupNotFoundError, OffsetOutOfRa
 from headstream.forks import register_for_forks
 
 NAME_PREFIX: Final = "hs.name."
-"""The groups of single consumers begin so."""
+"""Prefix of the groups of single consumers."""
 
 
 def group_id(consumer: OffsetOwner) -> str:
@@ -67,7 +67,7 @@ class KafkaOffsets:
     def commit(
         self, topic: TopicName, consumer: OffsetOwner, offsets: Mapping[int, int], *, generations: Mapping[int, int] | None = None
     ) -> None:
-        """Commit offsets for a single consumer or a group; GroupInUseError if the group has members, which alone can commit."""
+        """Commit offsets for a single consumer or a group; GroupInUseError if the group has members."""
         if not offsets:
             return
         name, group = self._cluster.names.kafka_name(topic), group_id(consumer)
@@ -79,7 +79,7 @@ class KafkaOffsets:
                 )
         try:
             self._clients.commit(group, name, offsets)
-        except RebalancedError as error:  # UNKNOWN_MEMBER_ID: the coordinator knows members, and this is none of them
+        except RebalancedError as error:  # UNKNOWN_MEMBER_ID: only the members of the group can commit
             raise in_use(str(topic), group) from error
 
 
@@ -107,7 +107,7 @@ class KafkaGroups:
         session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
         is_shared: bool = False,
     ) -> Member:
-        """Join a group and wait until it has accepted the member; TopicNotFoundError, or HeadstreamError of the coordinator."""
+        """Join a group and wait until it has accepted the member; TopicNotFoundError, or an error of the coordinator."""
         self._cluster.count_partitions(topic)
         membership = KafkaMembership(self._cluster, topic, group, session_timeout_ms)
         try:
@@ -218,7 +218,7 @@ class KafkaGroups:
         return [each for each in held if each or not elsewhere]
 
     def delete(self, topic: TopicName, group: str) -> None:
-        """Delete a group; GroupNotFoundError, GroupInUseError, UnsupportedError if it has offsets in other topics."""
+        """Delete a group; GroupNotFoundError, GroupInUseError, or UnsupportedError if the group has offsets in other topics."""
         found = self.get(topic, group)
         if found.members:
             raise in_use(str(topic), group)

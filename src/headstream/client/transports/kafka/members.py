@@ -1,4 +1,4 @@
-"""KafkaMembership: a member of a Kafka group: a librdkafka consumer that is subscribed to one topic and fetches no messages.
+"""KafkaMembership: a Kafka group member, which is a librdkafka consumer that subscribes to one topic and fetches no messages.
 
 The member's partitions are paused; a PartitionReader reads them. One thread per member makes all calls of the librdkafka
 consumer, which allows one call at a time. The thread commits, and handles rebalances, so that other members can join while a
@@ -36,11 +36,11 @@ _SLICE_S: Final = 0.1
 _POLL_S: Final = 0.05
 """Interval at which a member handles rebalances, seconds: a check of a queue, without a request."""
 _SETTLE_S: Final = 3.0
-"""How long a member that can expect a partition waits for another one to release it, seconds."""
+"""How long a member that can expect a partition waits for another member to release a partition, seconds."""
 _DESCRIBE_S: Final = 0.5
 """Interval at which the group is described while a member waits for its first assignment, seconds."""
 _DESCRIBE_LIMIT_S: Final = 2.0
-"""Timeout of such a description, seconds."""
+"""Timeout of one description of the group, seconds."""
 _timed_out: Final[int] = KafkaError._TIMED_OUT  # type: ignore[attr-defined,unused-ignore]
 _fenced: Final[int] = KafkaError.FENCED_INSTANCE_ID  # type: ignore[attr-defined,unused-ignore]
 
@@ -125,7 +125,7 @@ class KafkaMembership:
             error = None if record is None else record.error()
             if error is not None and error.code() not in TRANSIENT:
                 found = refused(error, str(self.topic), f"the group {self.group!r} rejected the member")
-                if not isinstance(found, RebalancedError):  # timed out: librdkafka rejoins, and the partitions are lost
+                if not isinstance(found, RebalancedError):  # else timed out: librdkafka rejoins, and the partitions are lost
                     with self._changed:
                         self._error = found
                         self._change()
@@ -201,7 +201,7 @@ class KafkaMembership:
                 raise ServerUnreachableError(
                     f"the member could not join the group {self.group!r} in time",
                     where=str(self.topic),
-                    advice="Check the state of the group: another member may delay the rebalance",
+                    advice="Check the state of the group: another member may be delaying the rebalance",
                 )
             if self._has_joined and now_s > describe_s:  # the coordinator has just answered
                 describe_s = now_s + _DESCRIBE_S
@@ -219,7 +219,7 @@ class KafkaMembership:
             raise error
 
     def _describe_group(self) -> tuple[bool, bool]:
-        """Return whether the group is stable and contains this member, and whether it has a partition for each member."""
+        """Return whether the group is stable and contains this member, and whether the topic has a partition for each member."""
         try:
             found = self._cluster.ask(
                 self.group,
@@ -255,7 +255,7 @@ class KafkaMembership:
         During a rebalance, Kafka also refuses commits of partitions that the member keeps; these commits are retried.
 
         Raises:
-            RebalancedError: the member has lost a partition since its last report (`generation`); other offsets are committed.
+            RebalancedError: the member has lost a partition since its last report (`generation`); the other offsets are stored.
             OutcomeUnknownError: no coordinator has confirmed the commit within the timeout.
         """
         until_s = time.monotonic() + self._cluster.timeout_s
@@ -284,7 +284,7 @@ class KafkaMembership:
             was_sent = True
             if time.monotonic() > until_s:
                 raise OutcomeUnknownError(
-                    f"partition {_listed(left)} may or may not be committed: {error.str()} ({error.name()})",
+                    f"the offset of partition {_listed(left)} may or may not be committed: {error.str()} ({error.name()})",
                     where=f"{self.topic}, group {self.group!r}",
                     advice="Commit again; if the consumer ends first, the messages can be delivered again",
                 ) from found
@@ -305,16 +305,16 @@ class KafkaMembership:
         return wanted.error
 
     def _rebalanced(self, partitions: Iterable[int], *, was_sent: bool) -> RebalancedError:
-        """Return the error for a commit in lost partitions; `was_sent`: an earlier attempt may have succeeded."""
+        """Return the error for a commit in partitions that were lost; `was_sent`: an earlier attempt may have succeeded."""
         if was_sent:
             return RebalancedError(
-                f"partition {_listed(partitions)} may or may not be committed: this member of the group {self.group!r} "
-                "no longer owns it",
+                f"the offset of partition {_listed(partitions)} may or may not be committed: this member of the group "
+                f"{self.group!r} no longer owns the partition",
                 where=str(self.topic),
                 advice="Uncommitted messages are delivered again, to this member or another member",
             )
         return RebalancedError(
-            f"nothing is committed in partition {_listed(partitions)}: another member of the group {self.group!r} owns it",
+            f"nothing is committed in partition {_listed(partitions)}, which another member of the group {self.group!r} owns now",
             where=str(self.topic),
             advice="Uncommitted messages of the partition are delivered again; process messages within session_timeout_ms",
         )

@@ -25,14 +25,14 @@ from headstream.core.model.removals import Removal
 from headstream.errors import HeaderError
 
 _TIMEOUT_S: Final = 120.0
-"""Delivery timeout of a send without one, seconds."""
+"""Default delivery timeout of a send, seconds."""
 _WAIT_S: Final = 0.1
 """Interval at which a wait checks for changes of the group, seconds."""
 _LAST_MS: Final = (1 << 62) - 1
-"""A time after any record's, milliseconds."""
+"""A time after the times of all records, milliseconds."""
 _SHARED_FETCH_MS: Final = 10
 _OWN_FETCH_MS: Final = 200
-"""Limits of a broker's wait for messages, milliseconds: short if each poll reads another partition."""
+"""Maximum wait of a broker for messages, milliseconds; shorter if each poll reads a different partition."""
 _NEVER_COMMITTED: Final = PollingStrategy.first()
 
 
@@ -140,13 +140,13 @@ class KafkaMessages:
         """Raise UnsupportedError: Kafka cannot change a record."""
         raise unsupported(
             "Kafka cannot change a stored message or its state",
-            "Send the message to a dead-letter topic, and commit the offset after it",
+            "Send the message to a dead-letter topic, and commit the next offset",
         )
 
     def remove_marked(self, topic: TopicName, partition: int, reason: str) -> Removal:
         """Raise UnsupportedError: Kafka cannot remove a record."""
         raise unsupported(
-            "Kafka cannot remove single messages",
+            "Kafka cannot remove individual messages",
             "In a compacted topic, send a null payload for the key; in other topics, wait for the retention",
         )
 

@@ -20,9 +20,9 @@ from headstream.client.transports.kafka.refusals import TRANSIENT, error_of, ref
 from headstream.forks import keep_forever, register_for_forks
 
 _MOST: Final = 16
-"""Clients kept at once: each has a connection to its group's coordinator."""
+"""Maximum number of clients, because each client has a connection to its group's coordinator."""
 _ATTEMPT_S: Final = 2.0
-"""How long one attempt to read offsets may take, seconds."""
+"""Timeout of one attempt to read offsets, seconds."""
 
 
 class OffsetClients:
@@ -52,13 +52,13 @@ class OffsetClients:
             return self._consumers[group]
 
     def committed(self, group: str, name: str, numbers: Iterable[int]) -> dict[int, int]:
-        """Return a group's committed offsets in partitions of a Kafka topic; HeadstreamError of the coordinator."""
+        """Return a group's committed offsets in partitions of a Kafka topic, or raise an error of the coordinator."""
         wanted = [TopicPartition(name, number) for number in numbers]
         found = self._repeat(group, lambda consumer: consumer.committed(wanted, timeout=_ATTEMPT_S))
         return {each.partition: each.offset for each in found if each.offset >= 0}
 
     def commit(self, group: str, name: str, offsets: Mapping[int, int]) -> None:
-        """Commit offsets for a group; RebalancedError if the group has members, or HeadstreamError of the coordinator."""
+        """Commit offsets for a group; RebalancedError if the group has members, or an error of the coordinator."""
         wanted = [TopicPartition(name, number, offset) for number, offset in offsets.items()]
         self._repeat(group, lambda consumer: consumer.commit(offsets=wanted, asynchronous=False))
 

@@ -2,7 +2,7 @@
 
 librdkafka prefetches in the background; PartitionReader buffers the fetched records by partition, in order. A poll that continues
 the previous poll takes buffered records; a poll from another offset restarts the partition. If no record is buffered, the poll
-requests the partition's end offset from the leader, so that it returns every message acknowledged before. Not thread-safe.
+first requests the end offset from the leader, so that it returns every message acknowledged before the poll. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SLICE_S: Final = 0.1
 _MOST_AT_ONCE: Final = 1000
 """Messages taken from librdkafka in one call."""
 _QUEUED_KB: Final = 16_384
-"""How much librdkafka fetches ahead, KiB."""
+"""Maximum size of the messages that librdkafka prefetches, KiB."""
 _UNUSED_GROUP: Final = "headstream-reader"
 """librdkafka requires a group id; a reader neither joins the group nor commits."""
 _end_reached: Final[int] = KafkaError._PARTITION_EOF  # type: ignore[attr-defined,unused-ignore]
@@ -67,7 +67,7 @@ class PartitionReader:
     """Reads partitions of one cluster.
 
     Args:
-        longest_fetch_ms: Maximum wait of a broker in a fetch, milliseconds; a partition assigned during a fetch also waits.
+        longest_fetch_ms: Maximum wait of a broker in a fetch, milliseconds; delays partitions assigned during the fetch.
     """
 
     def __init__(self, cluster: Cluster, longest_fetch_ms: int) -> None:
@@ -121,7 +121,7 @@ class PartitionReader:
             )
 
     def prepare(self, where: TopicName, positions: Mapping[int, int]) -> None:
-        """Assign partitions at `positions`; wait for a record or the ends of all partitions: read() then sends no request."""
+        """Assign partitions at `positions`; wait for a record or the ends of all partitions, so that read() sends no request."""
         name = self._cluster.names.kafka_name(where)
         wanted = {(name, partition): offset for partition, offset in positions.items()}
         new = []
@@ -247,7 +247,7 @@ class PartitionReader:
     def _take(self, record: Any) -> None:
         error, state = record.error(), self._partitions.get((record.topic(), record.partition()))
         if state is None:
-            return  # of an unassigned partition, or a connection error, after which librdkafka reconnects
+            return  # a record of an unassigned partition, or a connection error: librdkafka reconnects
         if error is None:
             expected = state.records[-1].offset() + 1 if state.records else state.position
             if record.offset() >= expected:

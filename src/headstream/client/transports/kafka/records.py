@@ -1,7 +1,7 @@
 """Converts messages to confluent-kafka records and back.
 
-A record's timestamp is the sender's hs.timestamp, else the time of sending. An hs.timestamp of whole milliseconds is not also
-written as a header, as in the server's Kafka listener (core/codec/batch/kafka/batches.py).
+A record's timestamp is the sender's hs.timestamp, else the time of sending. As in the server's Kafka
+listener (core/codec/batch/kafka/batches.py), an hs.timestamp of whole milliseconds is not written as a header as well.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from headstream.core.model.message import Message, MessageState, ReceivedMessage
 from headstream.core.model.reserved import ID_HEADER, TIMESTAMP_HEADER
 
 _NO_TIME: Final = 0
-"""confluent-kafka's type of a timestamp that is not there."""
+"""confluent-kafka's type of a missing timestamp."""
 _SAFE_KEY_CHARACTERS: Final = 63
-"""A header's key of at most this length, characters, has at most 255 bytes."""
+"""A header key of up to this number of characters has at most 255 bytes."""
 _log: Final = logging.getLogger("headstream.kafka")
 _AVAILABLE: Final = MessageState.AVAILABLE.value
 
@@ -37,7 +37,7 @@ def time_of(message: Message, now_ms: int) -> int:
 
 
 def headers_of(message: Message, convention: Convention = "headstream", topic: str = "") -> list[KafkaHeader] | None:
-    """Return the headers of a message's record or None; `topic` is the default event source. HeaderError if not expressible."""
+    """Return the headers of a message's record or None; `topic` is the default event source. HeaderError if unsupported."""
     if not message.headers and not message.id and convention != "cloudevents":
         return None
     pairs = list(message.headers.items())

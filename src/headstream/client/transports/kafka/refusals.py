@@ -60,7 +60,7 @@ TRANSIENT: Final = frozenset(
     )
     if hasattr(_codes, name)
 )  # fmt: skip
-"""Codes of errors that pass: a leader or coordinator is being elected, or a broker is unavailable."""
+"""Codes of transient errors: a leader or coordinator is being elected, or a broker is unavailable."""
 
 _ADVICE: Final[dict[type[HeadstreamError], str]] = {
     TopicNotFoundError: "List the topics with log.topics(), or create the topic first",

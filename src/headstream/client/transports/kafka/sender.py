@@ -1,6 +1,6 @@
 """Sender: one idempotent librdkafka producer per Headstream producer.
 
-The messages of a batch are enqueued in librdkafka singly, then flushed. Numbers from librdkafka ensure that retries after broken
+The messages of a batch are enqueued in librdkafka singly, then flushed. librdkafka numbers messages, so that retries after broken
 connections and leader changes store each message once and in order. The delivery timeout of librdkafka is disabled; messages are
 purged after their batch's timeout. A message that was never sent is not stored; the outcome of a message that was sent and not
 acknowledged is unknown. The librdkafka producer is then discarded; the next batch creates another producer.
@@ -39,9 +39,9 @@ _SLICE_S: Final = 0.1
 _PURGE_S: Final = 5.0
 """Timeout of the delivery reports of purged messages, seconds."""
 _LINGER_MS: Final = 60_000
-"""Longer than enqueueing any batch takes: flush() sends it, in as few requests as possible."""
+"""Longer than enqueueing a batch takes; flush() then sends the batch in as few requests as possible."""
 _NEW_TOPIC_MS: Final = 5000
-"""How long messages of an unknown topic wait for its creation, milliseconds; then they fail."""
+"""How long messages of an unknown topic wait for its creation, milliseconds; afterwards, they fail."""
 _UNSENT: Final = frozenset({KafkaError._PURGE_QUEUE})  # type: ignore[attr-defined,unused-ignore]
 _UNANSWERED: Final = frozenset(
     {KafkaError._PURGE_INFLIGHT, KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
@@ -49,7 +49,7 @@ _UNANSWERED: Final = frozenset(
 
 
 _FORGOTTEN: Final = KafkaError._DESTROY  # type: ignore[attr-defined,unused-ignore]
-"""librdkafka discards unsent messages of a partition that it forgets, since the cluster no longer has the topic."""
+"""The code with which librdkafka discards the unsent messages of a partition whose topic was deleted."""
 
 
 class _EnqueuedBatch:
@@ -138,7 +138,7 @@ class Sender:
                     raise refused(error, str(topic), "the messages are not stored") from None
 
     def _purge(self, enqueued: _EnqueuedBatch) -> None:
-        """Purge unacknowledged messages, which reports the unsent messages, and discard the librdkafka producer."""
+        """Purge unacknowledged messages, so that librdkafka reports the unsent messages, and discard the librdkafka producer."""
         self._producer.purge()
         until_s = time.monotonic() + _PURGE_S
         while enqueued.left and time.monotonic() < until_s:
@@ -175,7 +175,7 @@ class Sender:
             except TopicNotFoundError as missing:
                 return missing
             return PartitionNotFoundError(
-                f"topic {str(topic)!r} does not have the partition", advice=f"Use a partition from 0 to {count - 1}"
+                f"topic {str(topic)!r} does not have the requested partition", advice=f"Use a partition from 0 to {count - 1}"
             )
         if isinstance(error, LimitError):
             error.advice = "Raise the topic's max.message.bytes, or send smaller messages or smaller batches (batch_bytes)"

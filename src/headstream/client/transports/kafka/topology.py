@@ -41,10 +41,10 @@ from headstream.core.model.topology import (
 from headstream.errors import AlreadyExistsError, HeadstreamError, ServerUnreachableError, StreamNotFoundError, TopicNotFoundError
 
 _DEFAULT_REPLICATION: Final = -1
-"""The replication factor is the cluster's default.replication.factor."""
+"""Replication factor that selects the cluster's default.replication.factor."""
 _MS: Final = 1000
 _LISTINGS: Final = 10
-"""Attempts of a listing while topics are deleted."""
+"""Maximum attempts to list topics while topics are deleted."""
 
 
 class KafkaTopics:
@@ -57,7 +57,7 @@ class KafkaTopics:
         """Create a topic, wait until its partitions have leaders, and return the topic.
 
         Args:
-            new: The limits are ignored, because a Kafka topic accepts the same messages as `wide`. `fsync="always"` sets
+            new: The limits are ignored, because every Kafka topic accepts the messages that `wide` accepts. `fsync="always"` sets
                 flush.messages=1; otherwise, the cluster's settings apply.
 
         Raises:
@@ -301,7 +301,7 @@ def vars_of(options: TopicOptions) -> dict[str, Any]:
 
 
 def _config_of(options: Mapping[str, Any], partitions: int) -> dict[str, str | None]:
-    """Return Kafka's settings for options, None for the cluster's default; UnsupportedError if Kafka has no such option."""
+    """Return Kafka's settings for options, with None for the cluster's default; UnsupportedError if Kafka has no such option."""
     if options.get("deduplication_count") is not None:
         raise unsupported(
             "Kafka does not deduplicate by message id",

@@ -60,7 +60,7 @@ class KafkaTransport:
         )
 
     def topic_name(self, name: str) -> TopicName:
-        """Return the topic of a Kafka topic name: `orders` is kafka/orders, `shop.orders` is shop/orders."""
+        """Return the topic of a Kafka topic name: `orders` is kafka/orders, and `shop.orders` is shop/orders."""
         return self._cluster.names.topic_name(name)
 
     def partition_of(self, key: bytes, partitions: int) -> int:

@@ -99,12 +99,12 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
     parts = restore_slashes(parts)
     try:
         host, port = parts.hostname, parts.port or SCHEMES[parts.scheme]
-    except ValueError:  # the text can be a part of a password: errors do not contain it
+    except ValueError:  # the string can be a part of a password, so the error does not contain it
         raise InvalidUrlError("the port is invalid", advice=f"Use 1 to 65535. {_ESCAPES}") from None
     if not host:
         raise InvalidUrlError("the host is missing", advice=f"Write {parts.scheme}://user:password@host:{port}")
     if parts.path.strip("/") or parts.fragment:
-        raise InvalidUrlError("a server's URL must not have a path", advice=f"Name topics in calls, as shop/orders. {_ESCAPES}")
+        raise InvalidUrlError("a server's URL must not have a path", advice=f"Pass topics to the methods. {_ESCAPES}")
     options = _read_options(parts, given)
     address = ServerUrl(parts.scheme, unquote(host), port, options=options)
     username, password = unquote(parts.username or ""), unquote(parts.password or "")
@@ -126,7 +126,7 @@ def parse_address(parts: SplitResult, given: Mapping[str, Any], environment: Map
 
 
 def restore_slashes(parts: SplitResult) -> SplitResult:
-    """Parse a URL whose password contains a slash; this is unambiguous because server URLs have no path."""
+    """Parse a URL whose password contains a slash; the result is unambiguous, because server URLs have no path."""
     if "@" not in parts.path:  # the last @ ends the password
         return parts
     return parts._replace(netloc=(parts.netloc + parts.path).replace("/", "%2F"), path="")

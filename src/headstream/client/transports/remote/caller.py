@@ -31,7 +31,7 @@ _MOST_IDLE: Final = 8
 """Maximum idle connections."""
 
 _SOON_S: Final = 1.0
-"""How long to wait for the reply to a cancelled command before its connection is closed."""
+"""How long to wait for the reply to a cancelled command before the connection is closed, seconds."""
 
 _ONCE_ONLY: Final = frozenset(
     {
@@ -53,19 +53,19 @@ _ONCE_ONLY: Final = frozenset(
         Code.DELETE_TOKEN,
     }
 )
-"""Commands that are not idempotent: a repeat has another effect or is rejected."""
+"""Commands that are not idempotent: a repeated command has a different effect or is rejected."""
 
 _CHECK_EVERY_S: Final = 0.1
-"""How often a wait between two attempts looks whether it is interrupted, seconds."""
+"""Interval at which a wait between two attempts checks for an interrupt, seconds."""
 
 _LEAST_S: Final = 0.1
-"""Minimum timeout of a response, however little time is left."""
+"""Minimum timeout of a response, seconds, even if less time is left."""
 
 _KEEPS_DOUBT: Final = _ONCE_ONLY | {Code.APPEND_NUMBERED}
-"""Commands that report an unknown outcome when their retries fail, though some are idempotent."""
+"""Commands that report an unknown outcome if their retries fail, including idempotent commands."""
 
 _FORGOTTEN: Final = (Status.STALE_CLIENT, Status.UNAUTHENTICATED)
-"""The server has forgotten the connection and executed nothing: another connection works."""
+"""Statuses of a connection that the server no longer knows; the command was not executed, and a new connection works."""
 
 
 class Caller:
@@ -91,7 +91,7 @@ class Caller:
             self._closing.set()
 
     def open(self) -> None:
-        """Connect, unless connected, and check that the server supports Headstream's extensions.
+        """Connect, unless already connected, and check that the server supports Headstream's extensions.
 
         Raises:
             ServerUnreachableError: the server cannot be reached.
@@ -241,7 +241,7 @@ class Caller:
             self._used[threading.get_ident()] = connection
 
     def interrupt(self, thread: int) -> None:
-        """Interrupt a thread's call (by threading.get_ident()) like a broken connection; the call is not retried."""
+        """Interrupt a thread's call (by threading.get_ident()) as if the connection had broken; the call is not retried."""
         with self._lock:
             self._interrupted.add(thread)
             connection = self._used.get(thread)

@@ -26,7 +26,7 @@ from headstream.version import __version__
 
 _R = TypeVar("_R")
 _TLS_PROBE_S: Final = 2.0
-"""Timeout of a handshake that only improves the text of an error."""
+"""Timeout of a handshake that only improves an error message, seconds."""
 
 
 class Connection(Protocol):
@@ -60,7 +60,7 @@ class Connector(Protocol):
     """Opens connections to one server."""
 
     def connect(self, begin: Callable[[Connection], None]) -> Connection:
-        """Return a logged-in connection, after calling `begin` with it. ServerUnreachableError, AuthenticationError."""
+        """Call `begin` with a new, logged-in connection; return the connection. ServerUnreachableError, AuthenticationError."""
 
 
 def login_of(address: ServerUrl) -> Command[LoggedIn]:

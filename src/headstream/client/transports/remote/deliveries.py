@@ -18,11 +18,6 @@ from headstream.core.wire.extensions.delivery_views import GetDelivery, GetGroup
 from headstream.core.wire.extensions.leases import ChangedLease, LeaseMessages, SettleLeases
 from headstream.errors import ClosedError
 
-# What people see of the unfinished messages of groups on a server.
-
-
-# Leases of groups on a server.
-
 _NO_RULE: Final = 0, 0, 0
 
 
@@ -123,8 +118,7 @@ class RemoteDeliveries:
         return PartitionDeliveries(found.base, found.frontier, pending, failing, *counts)
 
     def settle_deliveries(self, topic: TopicName, group: str, partition: int, request: SettleRequest) -> Settled:
-        """Record delivery steps, and commit the group's offset; see
-        Deliveries.settle_deliveries()."""
+        """Record delivery steps, and commit the group's offset; see Deliveries.settle_deliveries()."""
         command = SettleDeliveries(
             topic.stream,
             topic.topic,

@@ -1,4 +1,4 @@
-"""A connection over HTTP with keep-alive: commands are requests, replies are JSON, messages have the same bytes as over TCP."""
+"""A keep-alive HTTP connection: commands are requests, replies are JSON, and messages have the same bytes as over TCP."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from headstream.forks import close_copy, register_for_forks
 
 _R = TypeVar("_R")
 _NOT_LOGGED_IN: Final = (None, Status.UNAUTHENTICATED, Status.ACCESS_TOKEN_MISSING, Status.INVALID_ACCESS_TOKEN)
-"""Statuses of a refused access token; mostly the server sends only 401."""
+"""Statuses of a refused access token; the server usually sends only 401."""
 _JSON: Final = "application/json"
 _EARLY_S: Final = 30
-"""An access token is renewed this long before it expires."""
+"""How long before its expiry an access token is renewed, seconds."""
 
 
 class HttpConnector:
@@ -204,7 +204,7 @@ class HttpConnection:
                 "Send smaller batches (batch_bytes), or raise the server's headstream.max_frame_size or http.max_request_size"
             )
             return LimitError("a request exceeds the server's size limit for HTTP", where=self._address.place, advice=advice)
-        if status >= 500:  # mostly a proxy's, which can have forwarded the request
+        if status >= 500:  # usually from a proxy, which may have forwarded the request
             return lost(self._address, text)
         if status == 401:
             return AuthenticationError(text, where=self._address.place)

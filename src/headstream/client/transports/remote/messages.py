@@ -39,9 +39,9 @@ _ALL_STATES: Final = tuple(range(1, 256))
 _NO_SUCH_COMMAND: Final = (Status.INVALID_COMMAND, 404)
 """Statuses of an unknown command; over HTTP, of an unknown path."""
 _RELEASE_S: Final = 1.0
-"""Timeout of releasing a producer."""
+"""Timeout of releasing a producer, seconds."""
 _LONGEST_WAIT_MS: Final = 60_000
-"""Maximum of one wait; longer ones are repeated."""
+"""Maximum duration of one wait, milliseconds; longer waits use several requests."""
 
 
 class PolledAhead:
@@ -65,10 +65,10 @@ class RemoteMessages:
         self._caller = caller
         self._topics = topics
         self._unanswered: set[int] = set()
-        """Ids of producers with a batch whose outcome is unknown: it can still reach the server."""
+        """Ids of producers with a batch whose outcome is unknown; the batch can still reach the server."""
 
     def send(self, topic: TopicName, partition: int, batch: BytesLike) -> int:
-        """Append a batch; return its first offset. OutcomeUnknownError if the connection broke without deduplication by id."""
+        """Append a batch; return its first offset. OutcomeUnknownError if the connection broke and a retry is unsafe."""
         command = AppendMessages(topic.stream, topic.topic, partition, batch)
         return self._caller.call(command, may_repeat=lambda: self._finds_repeats(topic, batch)).offset
 
@@ -94,7 +94,7 @@ class RemoteMessages:
         return Appended(found.offset, found.timestamp_us, found.count, found.is_repeat)
 
     def init_producer(self, *, retry_timeout_s: float | None = None) -> ProducerId | None:
-        """Return a producer id; None if the server does not support numbered batches. A timeout of None uses the options."""
+        """Return a producer id; None if the server does not support numbered batches. The options contain the default timeout."""
         try:
             found = self._caller.call(InitProducer(), retry_timeout_s=retry_timeout_s)
         except (ServerError, NotFoundError) as error:
@@ -185,7 +185,7 @@ class RemoteMessages:
         except ClosedError as error:
             if error.status is None:
                 raise
-            return True  # the server has removed the member: its next report raises
+            return True  # the server has removed the member; the next report raises the error
 
 
 def _command(topic: TopicName, partition: int, request: PollRequest) -> Command[Any]:

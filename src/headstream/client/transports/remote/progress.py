@@ -68,7 +68,7 @@ class RemoteGroups:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """In a forked child: start without thread and members, which belong to the parent process."""
+        """In a forked child: start without a thread or members, which belong to the parent process."""
         self._abandoned: SimpleQueue[ExitGroup | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -88,7 +88,7 @@ class RemoteGroups:
 
     def leave(self, topic: TopicName, member: Member) -> None:
         """Remove a member; idempotent."""
-        with suppress(ClosedError, ServerUnreachableError):  # the server has removed it, or will time it out
+        with suppress(ClosedError, ServerUnreachableError):  # the server has removed the member, or removes it after a timeout
             self._caller.call(ExitGroup(topic.stream, topic.topic, member.group, member.id), may_reconnect=False)
 
     def abandon(self, topic: TopicName, member: Member) -> None:
@@ -98,7 +98,7 @@ class RemoteGroups:
     def _let_go(self) -> None:
         """Remove the members that finalizers have abandoned."""
         while (command := self._abandoned.get()) is not None:
-            with suppress(HeadstreamError):  # the server times it out instead
+            with suppress(HeadstreamError):  # the server removes the member after a timeout
                 self._caller.call(command, may_reconnect=False)
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:
@@ -148,11 +148,11 @@ class RemoteGroups:
         """Remove abandoned members."""
         if self._thread is not None:
             self._abandoned.put(None)
-            self._thread.join(limited(CLOSE_S))  # the server times them out otherwise
+            self._thread.join(limited(CLOSE_S))  # otherwise, the server removes the members after a timeout
 
 
 def as_rebalanced(error: ClosedError) -> HeadstreamError:
-    """Convert the error for a member that the server no longer knows to RebalancedError."""
+    """Return RebalancedError if the server no longer knows a member, else the error."""
     if error.status is None:
         return error
     return RebalancedError(

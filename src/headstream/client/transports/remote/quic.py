@@ -38,10 +38,10 @@ except ImportError as _error:
 _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
 _PING_S: Final = 3.0
-"""Interval of pings on an idle connection; the server closes it after 10 s of silence."""
+"""Interval of pings, seconds; the server closes a connection that is idle for 10 s."""
 _IDLE_S: Final = 30.0
 _WINDOW_BYTES: Final = 16 << 20
-"""How many bytes the server can send before they are acknowledged."""
+"""Maximum unacknowledged bytes that the server can send."""
 _PING_ID: Final = 1
 
 
@@ -162,7 +162,7 @@ class QuicClientConnection:
         self._timeout_s = limited((self._address.options.timeout_ms + wait_ms) / 1000)
         with self._changed:
             if self._failure is not None or self._is_closing:
-                raise lost(self._address, self._failure or "it is closed")
+                raise lost(self._address, self._failure or "the client is closed")
             self._body = bytearray()
             self._is_whole = False
             self._stream = self._quic.get_next_available_stream_id()
@@ -191,7 +191,7 @@ class QuicClientConnection:
         return type(command).decode_reply(reply)
 
     def interrupt(self) -> None:
-        self._fail("it was interrupted")
+        self._fail("the client interrupted the connection")
 
     def close(self) -> None:
         with self._changed:
@@ -222,7 +222,7 @@ class QuicClientConnection:
                 self._failure = self._failure or "it is closed"
                 self._changed.notify_all()
                 pipe = self._wake_read, self._wake_write
-                self._wake_read = self._wake_write = -1  # before they are closed: others can have the numbers then
+                self._wake_read = self._wake_write = -1  # before closing: the numbers can then be reused
             for descriptor in pipe:
                 os.close(descriptor)
             self._socket.close()
@@ -243,7 +243,7 @@ class QuicClientConnection:
         if is_over:
             return False
         due_s = min(timer_s or now_s + _PING_S, self._pinged_s + _PING_S) - time.monotonic()
-        poll = select.poll()  # select() takes no descriptors from 1024 on
+        poll = select.poll()  # select() does not accept descriptors from 1024 on
         poll.register(self._socket, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
         ready = {descriptor for descriptor, _ in poll.poll(max(due_s, 0.0) * 1000)}
@@ -278,7 +278,7 @@ class QuicClientConnection:
         return received
 
     def _take_events(self) -> None:
-        """Process QUIC events; the caller holds the condition."""
+        """Process QUIC events; the caller holds the lock."""
         event = self._quic.next_event()
         while event is not None:
             if isinstance(event, events.HandshakeCompleted):

@@ -1,4 +1,4 @@
-"""Server: administration of a server: users, tokens, clients and statistics."""
+"""Server: administers the users, tokens and clients of a server, and reads statistics."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Server:
 
     @property
     def place(self) -> str:
-        """The server's address, as in `headstream://localhost:8090`."""
+        """The server's address, for example `headstream://localhost:8090`."""
         return self._caller.address.place
 
     @property
@@ -83,7 +83,7 @@ class Server:
         return self._caller.call(GetMe())
 
     def clients(self) -> list[Client]:
-        """Return all connections to the server; one program can have several."""
+        """Return all connections to the server; one program can have several connections."""
         return [*self._caller.call(ListClients())]
 
     def client(self, client_id: int) -> ClientDetails:
@@ -104,10 +104,10 @@ class Server:
         return [*self._caller.call(ListUsers())]
 
     def user(self, user: int | str) -> UserDetails:
-        """Return one user and its permissions; NotFoundError if it does not exist.
+        """Return one user and the user's permissions; NotFoundError if the user does not exist.
 
         Args:
-            user: Number or name.
+            user: Id or name.
         """
         found = self._caller.call(GetUser(user))
         if found is None:
@@ -153,7 +153,7 @@ class Server:
         self._caller.call(command)
 
     def delete_user(self, user: int | str) -> None:
-        """Delete a user with its tokens."""
+        """Delete a user with all tokens of the user."""
         self._caller.call(DeleteUser(user))
 
     # -- personal access tokens -------------------------------------------------------------------------------
@@ -163,8 +163,7 @@ class Server:
         return [*self._caller.call(ListTokens())]
 
     def create_token(self, name: str, *, expires_in_us: int | None = None) -> str:
-        """Create and return an access token for logins without a password. It cannot be retrieved
-        later.
+        """Create and return an access token for logins without a password. The token cannot be retrieved later.
 
         Args:
             name: 3 to 30 bytes.

@@ -30,12 +30,12 @@ from headstream.forks import close_copy, register_for_forks
 _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
 _FIRST_BYTES: Final = 64 << 10
-"""Buffer for most replies, received at once; the rest of a longer one is received into its own buffer."""
+"""Size of the buffer that suffices for most replies; the remainder of a longer reply is received into a separate buffer."""
 _LEAST_LIMIT_BYTES: Final = 1000
-"""Every server accepts requests of this size."""
+"""A request size that every server accepts."""
 _MAX_REPLY_BYTES: Final = 256 << 20
 _JOINED_BYTES: Final = 64 << 10
-"""Pieces up to this size are joined: one system call costs more than the copy."""
+"""Pieces up to this size are joined, because the copy costs less than a system call."""
 
 
 class TcpConnector:
@@ -77,7 +77,7 @@ class TcpConnector:
 
 
 class TcpConnection:
-    """One connection, see Connection."""
+    """One connection; see Connection."""
 
     def __init__(self, address: ServerUrl, link: socket.socket) -> None:
         self._address = address

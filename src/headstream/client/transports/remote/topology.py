@@ -141,7 +141,7 @@ class RemotePartitions:
         return self._topics.get(topic)
 
     def delete(self, topic: TopicName, count: int) -> Topic:
-        """Delete the highest numbered partitions of a topic; see Partitions.delete()."""
+        """Delete the highest-numbered partitions of a topic; see Partitions.delete()."""
         check_deleted_partitions(topic, len(self._topics.get(topic).partitions), count)
         self._caller.call(DeletePartitions(topic.stream, topic.topic, count))
         return self._topics.get(topic)

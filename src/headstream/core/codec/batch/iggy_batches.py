@@ -48,9 +48,9 @@ SAME_TIME_US = cython.declare(cython.ulonglong, 1000)
 """Messages that were appended within this time after the first message of a batch are in this batch and have its time."""
 MAX_U32 = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
 MAX_ORIGIN = cython.declare(cython.ulonglong, 0x7FFF_FFFF_0000_0000)
-"""The latest time of a batch's sender, so that every time with any delta is an int64."""
+"""The latest time of a batch's sender; with any delta it still fits into an int64."""
 
-# What _groups() notes of each batch, in bytes: end in the stored bytes, messages, smallest time of a sender, frames' bytes.
+# The notes of _groups() for each batch, in bytes: end in the stored bytes, messages, smallest time of a sender, frames' bytes.
 # A fault is noted before.
 GROUP = cython.declare(cython.longlong, layout.GROUP_BYTES)
 GROUPS = cython.declare(cython.longlong, 64)

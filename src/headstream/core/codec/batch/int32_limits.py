@@ -1,4 +1,4 @@
-"""The maximum size of one column and of the header blocks of one batch, whose offsets are int32."""
+"""Limits the sizes of columns and of the header blocks of a batch, because their offsets are int32."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ def check_column(name: str, size: int) -> None:
 def check_blocks(size: int) -> None:
     """Raise LimitError if the headers of a batch exceed the range of int32 offsets."""
     if size > MAX_OFFSET:
-        raise LimitError(f"one batch has {size} bytes of headers, more than {MAX_OFFSET}", advice="Pass fewer rows per call")
+        raise LimitError(f"{size} bytes of headers exceed the limit of {MAX_OFFSET}", advice="Pass fewer rows per call")

@@ -7,8 +7,8 @@
     entry    position u32 | size u32 | relative offset u32 | count u32 | timestamp u64 | crc32c u32 | check u32
 
 positions() computes each position from the sizes of the fields before it. layout.pxd holds the same numbers for compiled code.
-OVERHEAD is the size of a stored message without headers and payload, and SENT_OVERHEAD the size of such a sent message. A name
-with `_LAST` is the position of the last bytes of a reserved key, because a kernel compares a key as two numbers.
+OVERHEAD and SENT_OVERHEAD are the sizes of a stored and of a sent message without headers and payload. A name with `_LAST` is the
+position of the last bytes of a reserved key, because a kernel compares a key as two numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def positions(fields: str) -> tuple[int, ...]:
     return (*begins, at)
 
 
-# A message without headers: the size of its payload follows at once.
+# A message without headers: the size of its payload follows directly.
 _, STATE, TIMESTAMP, ID, CHECKSUM, HEADERS_SIZE, HEADERS, OVERHEAD = positions("Q B Q 16s I I I")
 _, SENT_HEADERS_SIZE, SENT_HEADERS, SENT_OVERHEAD = positions("16s I I")
 _, ID_HIGH, ID_BYTES = positions("Q Q")
@@ -46,7 +46,7 @@ _, NULL_NAME, NULL_LAST, NULL_KIND, NULL_SIZE, NULL_VALUE, NULL_BYTES = position
 _, TIME_NAME, TIME_LAST, TIME_KIND, TIME_SIZE, TIME_VALUE, TIME_BYTES = positions("I 8s 4s B I Q")
 
 # Iggy's batches (iggy_batches.py): the header of a batch, the head of a frame, what a batch's checksum covers before the
-# checksums of its frames, and what encoding notes of each batch.
+# checksums of its frames, and the notes of encoding for each batch.
 _, BATCH_OFFSET, BATCH_TIME, BATCH_ORIGIN, BATCH_LENGTH, BATCH_CHECKSUM, BATCH_COUNT, BATCH_ZEROS, BATCH_BYTES = positions(
     "Q Q Q Q Q Q I 204s"
 )
@@ -54,7 +54,7 @@ _, FRAME_ID, FRAME_OFFSET, FRAME_ORIGIN, FRAME_HEADERS, FRAME_PAYLOAD, FRAME_ZER
 _, SUMMED_COUNT, SUMMED_FRAMES = positions("40s I")
 _, GROUP_COUNT, GROUP_ORIGIN, GROUP_FRAMES, GROUP_BYTES = positions("q q Q q")
 
-# A Kafka record batch (kafka/batches.py): its number of bytes counts those from RECORDS_EPOCH on, its checksum covers those from
+# A Kafka record batch (kafka/batches.py): its length counts the bytes from RECORDS_EPOCH on, its checksum covers the bytes from
 # RECORDS_CHECKED on.
 _, RECORDS_LENGTH, RECORDS_EPOCH, RECORDS_MAGIC, RECORDS_CHECK, RECORDS_CHECKED, *_rest, RECORDS_HEAD = positions(
     "q i i b I h i q q q h i i"
@@ -80,7 +80,7 @@ _, KINDS_EQUALS, KINDS_BEGIN, KINDS_END, KINDS_COUNT, KINDS_BYTES = positions("q
 _, WINDOW_NOTED, WINDOW_SEED, WINDOW_IDS = positions("Q Q 16s")
 _, SLOT_HASH_HIGH, SLOT_UNTIL, SLOT_BYTES = positions("Q Q Q")
 
-# Notes: the at, need and have of a fault, then what the kernel found, 64 bits each: of a walk and of made index rows; of a
+# Notes: the at, need and have of a fault, then the kernel's results, 64 bits each: of a walk and of made index rows; of a
 # check of sends, which continues later; of listed header blocks; of a filter's scan.
 _, _, _, NOTED_COUNT, NOTED_END, NOTED_LAST, _ = positions("q q q q q q")
 MADE_ROWS_END, MADE_UNTIL = NOTED_COUNT, NOTED_LAST

@@ -24,7 +24,7 @@ class Scan:
 
     Args:
         end: The byte position after the last complete message.
-        first_offset: Offset of the first message; -1 if there is none, as for the two times (microseconds since 1970 UTC).
+        first_offset: Offset of the first message. Offsets and times (microseconds since 1970 UTC) are -1 if there is no message.
         crc32c: CRC-32C of the complete messages with each state byte taken as 0.
         fault: The fault of the next message; None if the range ends with a complete message.
     """
@@ -57,11 +57,11 @@ class Compacted:
 
 @dataclass(slots=True)
 class Sends:
-    """The boundaries of the sends that stored messages consist of, as far as the messages prove the boundaries.
+    """The boundaries of the sends in stored messages, as far as the messages prove these boundaries.
 
     Args:
         rows: One index entry of 32 bytes per run of messages with the same time.
-        end: End position of the last message in a row.
+        end: End position of the last message that has a row.
         until_offset: One past the offset of this message.
         fault: Why the rows end: `` at the end of the input or at the maximum number of rows; `cut` at a truncated message,
             `offset` at a message that does not have the next offset, `payload` at a message with a damaged payload.

@@ -31,7 +31,7 @@ def _check_offsets(offsets: cython.p_const_uchar, count: cython.longlong, size: 
 
 
 def check_variable(name: str, column: VariableColumn, count: int, size: int | None = None) -> None:
-    """Raise InvalidInputError if a column's buffers are inconsistent; `size`, by default of the data, limits the offsets."""
+    """Raise InvalidInputError if a column's buffers are inconsistent; `size`, by default the data's size, limits the offsets."""
     offsets_view, validity = memoryview(column.offsets), column.validity
     if offsets_view.nbytes < 4 * count + 4 or (validity is not None and memoryview(validity).nbytes < (count + 7) // 8):
         raise InvalidInputError(f"{name}: the buffers are too short for {count} values")

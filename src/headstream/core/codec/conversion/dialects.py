@@ -24,7 +24,7 @@ from headstream.errors import DecodeError, HeadstreamError, InvalidInputError, I
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One dialect; `read` is None if the dialect is not bytes."""
+    """One dialect; `read` is None if the dialect's messages are not bytes."""
 
     capabilities: Capabilities
     write: Callable[[Sequence[Message]], Any]
@@ -41,8 +41,8 @@ def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
         to: One of DIALECTS.
 
     Returns:
-        The losses, and the values whose kind changes without a loss; empty if nothing changes.
-        No policy accepts a loss that makes the message impossible in the dialect.
+        The losses, and the values whose kind changes without a loss; empty if nothing changes. If the dialect cannot
+        represent the message at all, no policy accepts the loss.
 
     Raises:
         InvalidOptionError: the dialect is unknown.
@@ -51,7 +51,7 @@ def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
     findings = (*find_in_fields(message, capabilities), *(finding for _, finding in find_in_headers(message, capabilities)))
     if any(finding.is_loss and not finding.remedies for finding in findings):
         return findings
-    try:  # what concerns the whole message, such as the total size of headers, is checked only by the writer
+    try:  # limits of the whole message, such as the total size of headers, are checked only by the writer
         _dialect(to).write([fit_message(message, to=to, on_loss=_EVERY_POLICY)])
     except HeadstreamError as error:
         return (*findings, Finding(error.where or "message", error.what))

@@ -1,8 +1,8 @@
 """The header values that each family of dialects can represent, and replacements for all other values.
 
 A value retains its kind if the dialect has this kind. An integer of a kind that KIP-82 does not have becomes an int of the next
-size (uint8 becomes int16, uint16 int32, uint32 int64), or an int64 if the value fits. The kind changes, which a plan reports, but
-not the value. Everything else is a loss.
+size (uint8 becomes int16, uint16 int32, uint32 int64), or an int64 if the value fits. A plan reports the changed kind; the value
+is unchanged. Every other change is a loss.
 """
 
 from __future__ import annotations

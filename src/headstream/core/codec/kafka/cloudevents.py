@@ -1,4 +1,4 @@
-"""Headers in the binary mode of the Kafka binding of CloudEvents 1.0: strings named `ce_` and a name of a-z and 0-9.
+"""Headers in the binary mode of the Kafka binding of CloudEvents 1.0: strings with the name `ce_` followed by a-z and 0-9.
 
     message's header                    Kafka's header
     type, or ce_type                    ce_type; likewise every name of a-z and 0-9
@@ -53,7 +53,7 @@ def encode_event(message: Message) -> tuple[list[KafkaHeader], set[str]]:
     for key, value in message.headers.items():
         name = event_key(key)
         if name in headers:
-            raise HeaderError(f"the header {key!r} is repeated, which cloudevents cannot hold", advice="Send the header once")
+            raise HeaderError(f"the header {key!r} is repeated, which cloudevents cannot represent", advice="Send one header")
         headers[name] = _event_text(key, value) if is_event_header(name) else encode_value(value)
     filled = {
         "ce_id": format_message_id(message.id).encode() if message.id else None,
@@ -99,7 +99,7 @@ def _event_text(key: str, value: HeaderValue) -> bytes | None:
         return base64.b64encode(plain)
     if isinstance(plain, (bytes, type(None), float)) or (isinstance(plain, int) and not -(1 << 31) <= plain < 1 << 31):
         raise HeaderError(
-            f"CloudEvents has no type for this {value.kind_name} value", where=repr(key), advice="Pass it as a string"
+            f"CloudEvents has no type for this {value.kind_name} value", where=repr(key), advice="Pass the value as a string"
         )
     return encode_value(value)
 

@@ -6,11 +6,10 @@
 
 Every convention except raw is exact. If the products of a convention do not preserve a header's kind or value, the header is also
 listed in hs.kinds, which these products forward as an unknown header. A header that the convention cannot represent is rejected.
-A kind in
-hs.kinds is used only if the value is valid for the kind, because another client may have changed the value.
+A kind in hs.kinds is used only if the value is valid for the kind, because another client may have changed the value.
 
-A record is read with a given convention, or with the convention that a product's mark indicates: spring_json_header_types, or
-JsonConverter's envelope. If hs.kinds is missing, ce_specversion and Connect's headers __connect.errors.* are also marks.
+A record is read with a given convention, or with the convention that a product's marker indicates: spring_json_header_types, or
+JsonConverter's envelope. If hs.kinds is missing, ce_specversion and Connect's headers __connect.errors.* are also markers.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader
         headers = {"spring": encode_spring, "connect": encode_connect, "connect-json": encode_envelopes}[convention](pairs)
     known, found = _by_key(pairs), _by_key(decode_headers(headers, convention))
     listed = {key for key in known if known[key] != found.get(key) and key != SPRING_TYPES} | added
-    if convention in ("connect", "cloudevents"):  # for readers without the convention, which is not marked
+    if convention in ("connect", "cloudevents"):  # for readers that do not know the convention, which has no marker
         listed |= {key for key, value in pairs if value.kind not in (HeaderKind.RAW, HeaderKind.NULL)}
     exact = [pair for pair in pairs if pair[0] in listed]
     if convention == "cloudevents":
@@ -77,7 +76,7 @@ def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader
 
 
 def encode_any(message: Message, convention: Convention) -> tuple[list[KafkaHeader], HeaderError | None]:
-    """Encode a stored message's headers in a convention, or, with the reason, in Headstream's convention if that is impossible.
+    """Encode a stored message's headers in a convention; if that fails, use Headstream's convention and also return the error.
 
     decode_headers() restores the headers exactly in every convention except raw, which loses kinds.
     """
@@ -98,7 +97,7 @@ def encode_texts(pairs: list[Pair], *, is_complete: bool = False) -> list[KafkaH
 
 
 def decode_headers(headers: Sequence[KafkaHeader], convention: Convention | None) -> list[Pair]:
-    """Decode typed headers in order, including hs.kinds. If the convention is None, the marks of products determine it."""
+    """Decode typed headers in order, including hs.kinds; if `convention` is None, the markers of products determine it."""
     text = next((data for key, data in headers if key == KINDS_HEADER and data is not None), None)
     plain = [header for header in headers if header[0] != KINDS_HEADER or header[1] is None]
     if convention is None:
@@ -125,7 +124,7 @@ def decode_headers(headers: Sequence[KafkaHeader], convention: Convention | None
 
 
 def _decode_marked(headers: list[KafkaHeader]) -> list[Pair]:
-    """Decode typed headers according to the marks of products; headers without a mark are raw."""
+    """Decode typed headers according to the markers of products; headers without a marker are raw."""
     is_event = any(key == EVENT_MARK for key, _ in headers)
     pairs: list[Pair] = []
     for key, value in decode_spring(headers, keeps_classes=True):

@@ -90,7 +90,7 @@ def kinds_of(keys: list[str], kinds: bytes) -> list[str | None]:
 
 
 def name_kind(value: HeaderValue) -> str:
-    """Return a value's kind in the form of `hs.kinds`, with the value's bytes if its text does not decode to them."""
+    """Return a value's kind in the form of `hs.kinds`, with the value's bytes if its text does not decode to these bytes."""
     name = KIND_NAMES.get(value.kind) or str(int(value.kind))
     if value.kind in _INEXACT and decode_value(value.kind, encode_value(value)) != value:
         return f"{name}:{value.data.hex()}"

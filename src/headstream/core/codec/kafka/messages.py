@@ -71,7 +71,7 @@ def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error", c
     Args:
         source: A KafkaRecord, or the object of a Kafka client (read_record()).
         on_loss: What to do with headers that a message cannot have; find_losses() lists them.
-        convention: The format of typed values; by default the format of the marking product, otherwise Headstream's.
+        convention: The format of typed values; by default the format that a product's marker indicates, otherwise Headstream's.
 
     Raises:
         HeaderError: a message cannot have a header of the record.
@@ -87,7 +87,7 @@ def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error", c
     pairs = decode_headers(plain, convention)
     time = None if record.timestamp_ms is None else record.timestamp_ms * 1000
     if "timestamp" in reserved and (time is None or reserved["timestamp"] // 1000 != record.timestamp_ms):
-        del reserved["timestamp"]  # the time of the record that this one was copied from
+        del reserved["timestamp"]  # the time of the original record, of which this record is a copy
     return Message(
         payload=record.value,
         key=record.key,

@@ -1,4 +1,4 @@
-"""The murmur2 hash with which Java producers choose the partition of a key; librdkafka's `murmur2_random` is the same."""
+"""The murmur2 hash with which Java producers choose the partition of a key; librdkafka's `murmur2_random` uses the same hash."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@
     spring_json_header_types    {"key": "java class"} for all values except byte[]
     kafka_dlt-original-partition, -offset, -timestamp, kafka_deliveryAttempt        big-endian numbers, without a class
 
-A value of an unknown class is raw, and spring_json_header_types is then kept. Spring repeats only lists, so keys must be unique.
+A value of an unknown class is raw, and spring_json_header_types is kept. Spring repeats keys only for lists, so keys must be
+unique.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def encode_spring(pairs: list[Pair]) -> list[KafkaHeader]:
     seen: set[str] = set()
     for key, value in pairs:
         if key in seen:
-            raise HeaderError(f"the header {key!r} is repeated, which spring cannot hold", advice="Send the header once")
+            raise HeaderError(f"the header {key!r} is repeated, which spring cannot represent", advice="Send the header once")
         seen.add(key)
         if key == SPRING_TYPES:
             continue

@@ -15,11 +15,11 @@ from headstream.core.model.identifiers import TopicName, check_name
 from headstream.errors import InvalidInputError
 
 DEFAULT_STREAM: Final = "kafka"
-"""The stream of topics whose names have no dot, unless a setting names another."""
+"""The stream of topics whose names have no dot, unless a setting names another stream."""
 
 _LEGAL: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _DATA_FABRIC: Final = re.compile(r"(/[^/:,\s\x00]+)+:[A-Za-z0-9._-]{1,249}")
-"""Topics of HPE Data Fabric. Commas separate topics in subscriptions, and colons the topic, so paths have neither here."""
+"""Topics of HPE Data Fabric, whose paths contain no comma (separates topics in subscriptions) or colon (precedes the topic)."""
 
 
 def to_kafka_topic(name: str) -> str:

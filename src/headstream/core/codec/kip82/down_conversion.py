@@ -27,7 +27,7 @@ class DownConverted(NamedTuple):
 def down_convert_set(data: BytesLike, magic: int, *, layout: TypedHeaders = STRICT) -> tuple[bytes, list[tuple[int, str]]]:
     """Convert a message set to magic 0 or 1; also return the offset and description of each loss.
 
-    Messages in this format or an older format are unchanged. A truncated message is omitted.
+    Messages that have the requested format or an older format are unchanged. A truncated message is omitted.
     """
     converted, lost = [], list[tuple[int, str]]()
     for message in decode_set(data, layout=layout).messages:

@@ -105,7 +105,8 @@ def _nullable(data: bytes | None) -> tuple[bytes, ...]:
 def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRICT) -> tuple[Kip82Message, int]:
     """Decode the message at a byte position, and return it with its end position.
 
-    Lengths and the checksum are checked now, headers when they are read. `lenient` ignores unknown bits of attributes.
+    Lengths and the checksum are checked immediately; headers are checked when they are read. `lenient` ignores unknown bits of
+    attributes.
     """
     reader = Reader(data, at)
     offset, size, crc, magic, attributes = reader.pull_struct(_HEAD, "the header of a message")

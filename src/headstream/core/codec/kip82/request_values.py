@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 PROPOSED_VERSION: Final = 4
-"""The version that the proposal gives to requests and responses with typed headers."""
+"""The version that the proposal assigns to requests and responses with typed headers."""
 
 
 class RequestHead(NamedTuple):

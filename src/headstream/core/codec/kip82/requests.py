@@ -16,9 +16,9 @@
     set               contiguous messages (sets.py), of magic 0 in Produce 0 and 1 and Fetch 0 and 1, of magic 1 at most in
                       Produce 2 and Fetch 2 and 3, of magic 2 at most in 4
 
-In the proposal, all four have version 4, with the fields of the newest versions at that time (Produce 2 and Fetch 3 of Kafka
-0.10.1) and messages of magic 2. Kafka's current version 4 differs: Produce has a transactional id, Fetch has an isolation level,
-and magic 2 is the record batch.
+In the proposal, these requests and responses have version 4, with the fields of the newest versions at that time (Produce 2 and
+Fetch 3 of Kafka 0.10.1) and messages of magic 2. Kafka's current version 4 differs: Produce has a transactional id, Fetch has an
+isolation level, and magic 2 is the record batch.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def magic_of(api_key: int, api_version: int) -> int:
 
 
 def encode_request(request: ProduceRequest | FetchRequest, head: RequestHead = RequestHead()) -> bytes:  # noqa: B008
-    """Encode a request as a frame; InvalidInputError if its version does not exist or does not have a field."""
+    """Encode a request as a frame; InvalidInputError if the version does not exist or lacks a field of the request."""
     api_key = PRODUCE if isinstance(request, ProduceRequest) else FETCH
     magic_of(api_key, head.api_version)
     parts = [_pack("hhi", api_key, head.api_version, head.correlation_id), _string(head.client_id)]
@@ -78,7 +78,7 @@ def encode_request(request: ProduceRequest | FetchRequest, head: RequestHead = R
 
 
 def encode_response(response: ProduceResponse | FetchResponse, head: RequestHead) -> bytes:
-    """Encode a response as a frame; InvalidInputError if the request's version does not exist or does not have a field."""
+    """Encode a response as a frame; InvalidInputError if the version does not exist or lacks a field of the response."""
     version = head.api_version
     magic_of(PRODUCE if isinstance(response, ProduceResponse) else FETCH, version)
     throttle = _optional("i", response.throttle_ms, "throttle_ms", version >= 1)

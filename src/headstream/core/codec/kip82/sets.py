@@ -3,7 +3,7 @@
     set       message*                              truncated at the maximum size of a fetch
     wrapper   a message without headers whose value is a compressed set (attributes name the compression)
 
-In magic 0 the messages in a wrapper have absolute offsets. From magic 1 on, their offsets count from 0, and the wrapper has the
+In magic 0 the messages in a wrapper have absolute offsets. From magic 1 on, the offsets count from 0, and the wrapper has the
 offset of the last message. If the log set the wrapper's timestamp, this timestamp applies to all messages in the wrapper.
 Wrappers are not nested.
 """
@@ -57,8 +57,7 @@ def decode_set(
 
     Args:
         data: The set; the bytes of a truncated last message are counted.
-        decompressors: Compression -> function, in place of gzip from the standard library or of the packages python-snappy and
-            lz4.
+        decompressors: Compression -> function, instead of gzip from the standard library or the packages python-snappy and lz4.
         max_bytes: Maximum total decompressed size of all wrappers.
 
     Raises:
@@ -88,7 +87,7 @@ def wrap(messages: list[Kip82Message], compression: int = 1, layout: TypedHeader
     if compression != 1:
         raise InvalidInputError(f"compression {compression} cannot be written", advice="Use 1 (gzip)")
     if not messages or len({message.magic for message in messages}) != 1 or any(message.compression for message in messages):
-        raise InvalidInputError("a compressed message set must contain one or more uncompressed messages of one magic")
+        raise InvalidInputError("a compressed message set must contain one or more uncompressed messages with the same magic")
     magic, first, last = messages[0].magic, messages[0], messages[-1]
     inner = messages if magic == 0 else [replace(message, offset=message.offset - first.offset) for message in messages]
     value = gzip.compress(encode_set(inner, layout), mtime=0)

@@ -68,7 +68,7 @@ class GroupDetails(Group):
 
 @dataclass(frozen=True, slots=True)
 class GroupAssignment(Record):
-    """The partitions of a member; the generation grows with each change of the group."""
+    """The partitions of a member; the generation increases with each change of the group."""
 
     generation: U64
     partitions: Annotated[tuple[int, ...], PartitionsShape()]

@@ -88,7 +88,7 @@ def pull_partitioning(reader: Reader) -> Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class PolledMessages(Record):
-    """The reply to a poll; the partition is 0 if a member has no partition, the newest offset 0 if the partition is empty."""
+    """The reply to a poll. If a member has no partition, the partition is 0; in an empty partition, the newest offset is 0."""
 
     partition: Annotated[U32, Json("partition_id")]
     current_offset: U64
@@ -194,7 +194,7 @@ class SendMessages(TopicCommand[AppendedBatch]):
 
     @classmethod
     def decode(cls, payload: BytesLike) -> SendMessages:
-        """Decode a request, with messages as a view into the payload; the error for a send of a newer version of Iggy says so."""
+        """Decode a request, with messages as a view into the payload; a send of a newer Iggy version raises a specific error."""
         view = memoryview(payload).cast("B") if len(payload) else memoryview(b"")
         at, size = 0, len(view)
         for _ in range(3):
@@ -256,7 +256,7 @@ class FlushMessages(TopicCommand[None]):
 
 def end_of_poll_targets(data: BytesLike) -> int:
     """Return the end position of consumer, stream and topic according to their lengths, at most the end of the data."""
-    at, size = 1, len(data)  # behind the consumer's kind
+    at, size = 1, len(data)  # after the consumer's kind
     for _ in range(3):
         at += 2 + data[at + 1] if at + 1 < size else size
     return min(at, size)

@@ -310,7 +310,7 @@ class DefaultShape(Shape):
 
 @dataclass(frozen=True, slots=True)
 class OptionDescription(Record):
-    """An option. Its kind is the kind of the canonical value and of the default; an empty default means the server's setting."""
+    """An option. `kind` is the kind of the canonical value and of the default; an empty default means the server's setting."""
 
     key: Text8
     kind: Annotated[HeaderKind, TextCode(HeaderKind)]

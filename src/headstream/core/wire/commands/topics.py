@@ -311,7 +311,7 @@ def _to_seconds(expiry_us: int) -> int:
     if expiry_us == NEVER:
         return 0
     if expiry_us % 1_000_000 or not expiry_us:
-        raise InvalidInputError(f"an expiry of {expiry_us} us is not a whole number of seconds, as old clients require")
+        raise InvalidInputError(f"old clients require an expiry in whole seconds, not {expiry_us} us")
     return expiry_us // 1_000_000
 
 

@@ -46,7 +46,7 @@ class StageBatch(Command[StagedBatch]):
     """Stage a batch; the last batch of a part syncs the part.
 
     Args:
-        position: Total size of the earlier batches of the part, so that a repeated batch replaces itself.
+        position: Total size of the earlier batches of the part, so that a repeated batch overwrites the first copy.
     """
 
     code = Code.STAGE_BATCH

@@ -137,7 +137,7 @@ class ReportMember(GroupCommand[MemberAssignment]):
 
 @dataclass(frozen=True, slots=True)
 class GroupGeneration(Record):
-    """The generation of a group, which grows with every change of assignments."""
+    """The generation of a group, which increases with every change of assignments."""
 
     generation: U64
 

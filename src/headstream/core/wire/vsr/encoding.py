@@ -25,7 +25,7 @@ from headstream.core.wire.vsr.operations import RESULT_CODES
 from headstream.errors import DecodeError
 
 _NOT_OWNED: Final = 0xFFFF_FFFF
-"""The partition of a poll by a member of a group that does not own the partition: the client asks for its partitions again."""
+"""The partition of the reply if a group member does not own the polled partition; the client then requests its assignment."""
 
 _POLL_NUMBERS: Final = struct.Struct("<BIBQIB")
 """Flag and partition, kind, value, count and auto_commit."""

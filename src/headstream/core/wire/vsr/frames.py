@@ -6,9 +6,9 @@
                | 200 request u64 | 208 operation u8 | 216 status u32
     eviction   48 size u32 = 256 | 60 command u8 = 13 | 128 client u128 | 144 highest, 148 lowest protocol u32 | 255 reason u8
 
-`size` is the size of header and body. frames.pxd holds the positions for compiled code. The first 48 bytes of a request are 0, by
-which a server recognizes the protocol, because frames of the older protocol begin with their length. A client sends one request
-at a time.
+`size` is the size of header and body. frames.pxd holds the positions for compiled code. The first 48 bytes of a request are 0. A
+server recognizes the protocol by these zeros, because frames of the older protocol begin with their length. A client sends one
+request at a time.
 """
 
 from __future__ import annotations

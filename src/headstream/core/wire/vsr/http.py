@@ -94,7 +94,7 @@ def _older_body(kind: type[Command[Any]], document: dict[str, Any]) -> dict[str,
         return _older_send(document)
     found = {"id" if name == "consumer_id" else name: value for name, value in document.items() if value is not None}
     number = found.get("partition_id")
-    if type(number) is int and number >= 0:  # 0 is none in the older form
+    if type(number) is int and number >= 0:  # in the older form, 0 means no partition
         found["partition_id"] = number + 1
     return _ABSENT_SETTINGS | found if kind in (CreateTopic, UpdateTopic) else found
 
@@ -138,7 +138,7 @@ def _older_headers(headers: Any, number: int) -> dict[str, Any] | None:
 
 
 def _decode_base64(text: Any) -> bytes:
-    """Decode base64; return no bytes if the text is invalid, which the decoder of the older form reports."""
+    """Decode base64; return no bytes for invalid text, so that the decoder of the older form reports the error."""
     try:
         return base64.b64decode(text, validate=True)
     except (TypeError, binascii.Error, ValueError):

@@ -98,15 +98,15 @@ _UNUSED: Final = "Accepted without effect"
 NO_OPTIONS: Final[dict[str, Option]] = {}
 """Streams and users have no options."""
 UPDATABLE_OPTIONS: Final[dict[str, Option]] = {
-    "message_expiry": Option(_expiry, HeaderKind.UINT64, "Age of deleted messages: microseconds, or a string such as `7 days`"),
-    "max_topic_size": Option(_size, HeaderKind.UINT64, "Size at which messages are deleted: bytes, or such as `10 GB`"),
+    "message_expiry": Option(_expiry, HeaderKind.UINT64, "Maximum age of messages: microseconds, or a string such as `7 days`"),
+    "max_topic_size": Option(_size, HeaderKind.UINT64, "Maximum size of the topic: bytes, or a string such as `10 GB`"),
     "compression_algorithm": Option(_compression, HeaderKind.STRING, "none or gzip; stored, but has no effect", b"none"),
 }
 """Options accepted for an existing topic."""
 TOPIC_OPTIONS: Final[dict[str, Option]] = {
     **UPDATABLE_OPTIONS,
     "durability": Option(_durability, HeaderKind.STRING, "persisted: sync each send; replicated: as configured", b"replicated"),
-    "consumer_offset_durability": Option(_offset_durability, HeaderKind.STRING, "persisted is refused", b"replicated"),
+    "consumer_offset_durability": Option(_offset_durability, HeaderKind.STRING, "persisted is rejected", b"replicated"),
     "segment_size": Option(_count, HeaderKind.UINT64, _UNUSED),
     "messages_required_to_save": Option(_count, HeaderKind.UINT32, _UNUSED),
     "size_of_messages_required_to_save": Option(_count, HeaderKind.UINT64, _UNUSED),
@@ -155,7 +155,7 @@ def _read_option(key: str, kind: int, value: bytes, known: Mapping[str, Option])
     if option is None:
         raise refusal(Status.UNSUPPORTED_OPTION, f"there is no option {key!r:.60}", advice=f"Use one of {', '.join(known)}")
     try:
-        HeaderValue(kind, value)  # has the width of its kind, and a text is UTF-8
+        HeaderValue(kind, value)  # checks the width of the kind's values, and that a string is UTF-8
         return option.read(kind, value)
     except (HeaderError, InvalidInputError) as error:
         raise refusal(Status.INVALID_OPTION, f"the option {key} is invalid: {error.what}") from None

@@ -1,4 +1,4 @@
-"""KeyLog: the changes of keys that key updates connect. They are retained as long as tombstones.
+"""KeyLog: the changes of keys that key updates connect. The changes are retained as long as tombstones.
 
 A row whose key changed can have columns from changes of two keys, depending on the order of all changes of both keys. So the
 changes of such keys are logged, with the state of the keys when a key update first connected them. When another change arrives,
@@ -35,7 +35,7 @@ from headstream.replicate.columns.row_versions import UNIFORM_MARK, read_version
 from headstream.replicate.storage.delta_places import Translated
 
 MAX_KEPT: Final = 200_000
-"""Maximum number of changes, each about 2 KB in memory and read when a table is opened. Above it, the older half is folded
+"""Maximum number of changes, which take about 2 KB of memory each when a table is open. Above it, the older half is folded
 (log_folding.fold_log()); a change that is older than folded changes but arrives later is applied to their result.
 """
 _SCHEMA: Final = pa.schema([pa.field("changes", pa.binary())])
@@ -126,7 +126,7 @@ class KeyLog(UnitMemory):
         self._forget_all()
         if rows is not None and rows.num_rows:
             self._hold([rows])
-        # At least two rows per connected key and the unfinished transactions remain.
+        # Folding keeps at least two rows per connected key, and unfinished transactions.
         self._most = max(MAX_KEPT, len(self._events) + MAX_KEPT // 4)
         with self._translated():
             self._write_all()
@@ -250,7 +250,7 @@ class KeyLog(UnitMemory):
                 self._by_key.setdefault(event.before, []).append(number)
 
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return the rows that may have a logged key, because every value in the row's key occurs in a logged key."""
+        """Return which rows may have a logged key: every value of the row's key occurs in a logged key."""
         found = pa.chunked_array([pa.repeat(bool(self), rows.num_rows)])
         if self._rows is None:
             return found
@@ -258,7 +258,7 @@ class KeyLog(UnitMemory):
             kind, parts = self._rows.schema.field(name).type, {key[number] for key in self._by_key}
             if rows[name].type == kind:
                 known = pc.is_in(rows[name], pa.array(list(parts), kind))
-            else:  # the column was widened since, or is of an older schema
+            else:  # the column was widened later, or the rows have an older schema
                 known = _is_among(rows[name], pa.array(list(parts), kind))
             found = pc.and_(found, known)
         return found

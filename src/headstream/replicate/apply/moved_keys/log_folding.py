@@ -22,7 +22,7 @@ def end_logged(log: KeyLog, keys: list[str], bound: str) -> None:
 
 
 def fold_log(log: KeyLog, keys: list[str], until: str, *, vanished: bool = False, soft: bool = False) -> None:
-    """Fold logged changes up to a sequence into one row per key and its deletion.
+    """Fold logged changes up to a sequence into one row and one deletion per key.
 
     Keys without newer changes are removed from the log, since the table has their rows and the tombstones have their deletions. A
     transaction with a newer change is kept completely, because its other key updates determine which row a key update moves.

@@ -66,7 +66,7 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     """Return the type that holds the values of both types; the second type if Arrow has no common type."""
     if one == other:
         return one
-    for day, moment in ((one, other), (other, one)):  # which Arrow does not unify
+    for day, moment in ((one, other), (other, one)):  # Arrow does not unify these types
         if pa.types.is_date(day) and pa.types.is_timestamp(moment):
             return moment
     try:

@@ -1,8 +1,8 @@
 """Stored rows of a table as events for the merge, and the rows that a change displaces.
 
-A row leaves its key by a deletion or a key update. A key update that omits columns takes their values from the row at its old
-key. This row must still be known if the key update arrives after another row was written to the old key. So the changes of a key
-are logged (key_log.py) as soon as a change implies that a deletion or key update is missing:
+A row leaves its key by a deletion or a key update. A key update that omits columns takes the omitted values from the row at the
+old key. This row must still be known if the key update arrives after another row was written to the old key. So the changes of a
+key are logged (key_log.py) as soon as a change implies that a deletion or key update is missing:
 
     an insert over an existing row              the change that removed that row has not arrived yet
     a change that is older than the row         the change can belong to an earlier row
@@ -25,7 +25,7 @@ Bookkeeping: TypeAlias = tuple[bool, str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A row of the table with its number among the rows read. `floor` is the newest deletion before its columns, or ""."""
+    """A row of the table with its number among the rows read. `floor` is the newest deletion before the row's columns, or ""."""
 
     sequence: str
     row: KnownRow
@@ -60,7 +60,7 @@ class StoredRow:
             return [KeyEvent("upsert", key, self.upsert, self.row, number=KNOWN_STATE)]
         parts: dict[str, dict[Written, frozenset[str]]] = {self.upsert: {}}
         image = "" if self.row.base.version == ABSENT_VERSION else min(sequence_of(self.row.base.version), self.upsert)
-        if image:  # the row was there by then, even if newer changes have replaced all of its columns
+        if image:  # the row existed by then, even if newer changes have replaced all its columns
             parts.setdefault(image, {})
         of_base = names.difference(*self.row.groups.values())  # values that a newer change has replaced are unknown
         for written, columns in [(self.row.base, of_base), *self.row.groups.items()]:
@@ -101,7 +101,7 @@ def displaced_keys(
     stored: Mapping[Key, StoredRow],
     tombstoned: Mapping[Key, str],
 ) -> set[Key]:
-    """Return the keys with a change that implies a missing deletion or key update; `inserts` are keys and positions."""
+    """Return the keys with a change that implies a missing deletion or key update; `inserts`: key and position of each insert."""
     upserts: dict[Key, dict[str, bool]] = {}
     deletions: dict[Key, set[str]] = {}
     for event in incoming:

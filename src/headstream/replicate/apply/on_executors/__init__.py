@@ -1,1 +1,1 @@
-"""Merges with changes on Spark's executors, where they are divided into buckets of keys and folded or joined to stored rows."""
+"""Merges changes on Spark's executors: divides the changes into buckets of keys, and folds them or joins them to stored rows."""

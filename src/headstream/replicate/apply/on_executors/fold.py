@@ -4,7 +4,7 @@
     -> fold: positioned among the loads -> one change per key -> filtered by tombstones -> rows of the merge's source
 
 A bucket has all changes of its keys, so folding each bucket equals folding all changes. Only a key update, a partial image or a
-dropped column needs more than its key's bucket. In this case the fold reports it, and the driver folds the table's changes.
+dropped column needs more than its key's bucket. The fold reports these cases, and the driver then folds the table's changes.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def complete_columns(rows: pa.Table, columns: Sequence[str], types: Mapping[str,
 
 
 def divide_by_tombstones(changes: pa.Table, keys: list[str], tombstones: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Divide changes, one per key: changes to apply, and upserts older than their key's tombstone (`_hs_deletion`)."""
+    """Divide changes, one per key, into changes to apply and upserts older than their key's tombstone (`_hs_deletion`)."""
     nothing = changes.slice(0, 0)
     if not tombstones.num_rows:
         return changes, nothing

@@ -33,7 +33,7 @@ from headstream.replicate.storage.places import Place
 
 @dataclass(frozen=True, slots=True)
 class JoinTask(KeyedTask):
-    """Joins changes to the rows of a table of SCD type 1. `tracks`: the table has had changes that omit columns."""
+    """Joins changes to the rows of a table of SCD type 1. `tracks`: whether the table has had changes that omit columns."""
 
     tracks: bool = False
 
@@ -62,7 +62,7 @@ class JoinTask(KeyedTask):
             return Joined(report, left=changes.filter(pa.array(is_left)) if is_left.any() else None)
         collapsed = collapse(placed, self.fold.metadata, self.fold.columns, soft=self.soft, tracks=self.tracks)
         if collapsed.events is not None and pc.any(collapsed.events["_hs_moved"]).as_py():
-            return Joined(replace(report, needs_driver=True))  # key statistics name the keys of all of them
+            return Joined(replace(report, needs_driver=True))  # key statistics tell the driver these keys
         types = self.fold.types
         events = None if collapsed.events is None else in_table_types(collapsed.events, types)
         plain = in_table_types(collapsed.changes, types)
@@ -89,7 +89,7 @@ class JoinTask(KeyedTask):
     def _resolve(
         self, plain: pa.Table, events: pa.Table | None, collapsed: Any, stored: _StoredRows
     ) -> tuple[pa.Table, Resolved | None]:
-        """Return the changes to merge unchanged, and the resolved rows of all other changes."""
+        """Return the changes that are merged as received, and the resolved rows of all other changes."""
         tombstones = _KnownTombstones(self.fold.tombstones, self.keys)
         plain, _ = divide_by_tombstones(plain, self.keys, tombstones.rows(plain.schema))
         resolver = Resolver(stored, self.keys, tombstones, None, soft=self.soft)

@@ -1,4 +1,4 @@
-"""The decoded changes of a micro-batch on Spark's executors, where they are folded or joined to stored rows, and merged.
+"""The decoded changes of a micro-batch on Spark's executors, where the changes are folded or joined to stored rows, and merged.
 
     changes of a table -> split by key (fold.py) -> shuffled -> folded, stored -> driver: reports and deletions
                                                                                -> rows, as the source of Spark's MERGE
@@ -6,7 +6,7 @@
     changes of a table -> statistics (keyed_task.py)                           -> driver: ranges of keys, key updates
     changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: reports, changes left to the driver
 
-Spark recomputes a lost part from the source; since the offsets of a micro-batch are planned, its messages are the same. Changes
+Spark recomputes a lost part from the source; the offsets of a micro-batch are fixed, so its messages are the same. Changes
 stay Arrow IPC bytes until they become rows of the merge; Spark knows only their bucket and position in the log.
 """
 
@@ -192,7 +192,7 @@ class SparkChanges:
         return join_key_statistics(pickle.loads(content.as_buffer()) for content in found)
 
     def join(self, task: KeyedTask, stored: DataFrame | None) -> JoinedChanges:
-        """Join changes on executors to the stored rows (KeyedTask.stored_types) in the range of their keys; None: no rows."""
+        """Join the changes on executors to `stored` rows (KeyedTask.stored_types) in the range of their keys; None: no rows."""
         count = self.batch.count_buckets(self.num_rows, self.statistics.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 
@@ -204,7 +204,7 @@ class SparkChanges:
 
         if stored is not None:
             pieces = pieces.union(self._stored_pieces(task, stored, count))
-        # Also for one bucket: without a shuffle the task of that bucket would read the table.
+        # Also for one bucket: without a shuffle, the task of that bucket would read the entire table.
         pieces = pieces.repartitionById(count, "bucket") if count > 1 or stored is not None else pieces.coalesce(1)
         return self._checked(JoinedChanges(_by_bucket(pieces, task, "joining", join), task))
 
@@ -271,7 +271,7 @@ def _splitting(task: FoldTask | KeyedTask, count: int) -> Callable[[_Batches], _
 def _by_bucket(
     pieces: DataFrame, task: _Task, step: str, make: Callable[[_Task, pa.Table | None, pa.Table | None], _Parts]
 ) -> DataFrame:
-    """Return the parts that `make` returns for each bucket. All pieces (_PIECE) of a bucket are in a partition of their own."""
+    """Return the parts that `make` returns for each bucket. A partition has all pieces (_PIECE) of one bucket and no others."""
     packed = pickle.dumps(task)
 
     def run(batches: _Batches) -> _Batches:

@@ -38,7 +38,7 @@ _LEAST_BUCKET_ROWS: Final = 10_000
 """Minimum number of changes for a separate task."""
 MAX_SMALL_ROWS: Final = 10_000
 _MAX_SMALL_BYTES: Final = 8 << 20
-"""Maximum number and size in memory of a schema's changes that the driver merges, which is cheaper than two Spark jobs."""
+"""Maximum number, and size in memory, of a schema's changes that the driver merges; this is cheaper than two Spark jobs."""
 _MAX_FETCHED_BYTES: Final = 64 << 20
 """Maximum size of the changes of all schemas that the driver fetches in a micro-batch, smallest schemas first."""
 
@@ -91,7 +91,7 @@ class StoredBatch:
         return rows.filter(pc.invert(is_waiting))
 
     def fetch_small(self, statistics: Mapping[str, ChangeStatistics]) -> None:
-        """Fetch the changes of schemas with few changes in one job; the driver merges these. See SparkChanges.is_at_hand."""
+        """Fetch the changes of schemas with few changes in one job; the driver merges them. See SparkChanges.is_at_hand."""
         left = _MAX_FETCHED_BYTES
         chosen = []
         for schema_id, found in sorted(statistics.items(), key=lambda item: item[1].size_bytes):
@@ -113,7 +113,7 @@ class StoredBatch:
         return all(schema_id in self._at_hand for schema_id in schema_ids)
 
     def at_hand(self, schema_ids: Sequence[str]) -> pa.Table | None:
-        """Return the changes of the given schemas if fetch_small() has fetched the changes."""
+        """Return the changes of the given schemas; None if fetch_small() has not fetched these changes."""
         if not self.has_at_hand(schema_ids):
             return None
         rows = pa.concat_tables([self._at_hand[schema_id] for schema_id in schema_ids])
@@ -139,7 +139,7 @@ class StoredBatch:
         return [read_ipc(content.as_buffer()) for content in found.sort_by(PLACE)["content"]]
 
     def in_own_session(self, frame: DataFrame) -> DataFrame:
-        """Return a frame of another session as a frame of this batch's session, as joins with the batch's rows require."""
+        """Return a frame of another session as a frame of this batch's session; joins with the batch's rows require this."""
         view = f"headstream_{uuid.uuid4().hex}"
         frame.createGlobalTempView(view)
         try:

@@ -61,7 +61,7 @@ class HistoryTask(KeyedTask):
         report = FoldReport(count, has_below_first=loads.has_below_first, is_unsettled=is_unsettled, left_out=left_out)
         events = read_events(placed, self.fold.metadata, self.fold.columns)
         if events.rejected or (events.moves is not None and events.moves.num_rows):
-            return Joined(replace(report, needs_driver=True))  # key statistics name the keys of all of them
+            return Joined(replace(report, needs_driver=True))  # key statistics tell the driver these keys
         if not events.rows.num_rows:
             return Joined(report, left=left)
         rows = in_table_types(events.rows, self._histories.columns)

@@ -53,7 +53,7 @@ def divide_stored_events(
                 with naming_messages(f"finding transactions of changes of schema id {schema_id}", changes):
                     events, unnumbered = change_events(changes, own[schema_id.as_py()])
                 yield events.filter(events.column("key").is_valid())
-                if unnumbered:  # a row without a transaction counts them
+                if unnumbered:  # a row without a transaction has their number
                     values = zip((None, unnumbered, None), EVENTS_SCHEMA.types, strict=True)
                     yield pa.RecordBatch.from_arrays([pa.array([value], kind) for value, kind in values], schema=EVENTS_SCHEMA)
 

@@ -61,7 +61,7 @@ class Scd1Table(RememberedTable):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether no row has columns of several changes; a complete image then needs only the stored row's sequence."""
+        """Whether every row is from one change; a merge of a complete image then needs only the stored row's sequence."""
         return not (self._soft or self._versioned or self.tracks or self._log)
 
     def prepare(self, schema: Mapping[str, str], *, older: bool = False) -> None:
@@ -122,7 +122,7 @@ class Scd1Table(RememberedTable):
         return counts
 
     def _resolve(self, collapsed: Collapsed, ended: Sequence[str]) -> tuple[pa.Table, Resolved | None]:
-        """Return the changes to merge unchanged, and the resolved rows of other keys."""
+        """Return the changes that are merged as received, and the resolved rows of other keys."""
         changes, _ = self._tombstones.divide(in_table_types(collapsed.changes, self.columns))
         events = None if collapsed.events is None else in_table_types(collapsed.events, self.columns)
         late = changes.slice(0, 0)
@@ -276,7 +276,7 @@ class Scd1Table(RememberedTable):
 
         Args:
             bound: Position up to which tombstones and logged changes are removed; with soft deletions, forget_ended() removes
-                changes.
+                the logged changes.
         """
         if not self.engine.columns:
             return RowCounts()

@@ -1,4 +1,4 @@
-"""Resolves changes of SCD type 1 that are not one complete image: reads the stored rows of their keys, and joins the changes.
+"""Resolves changes of SCD type 1 that are not one complete image, by joining the changes to the stored rows of their keys.
 
 Nearly every change is a complete image that is newer than its row; the engine merges such changes without reading the row first
 (plan.py). For all other changes the driver reads the rows and passes resolved rows to the engine:
@@ -115,7 +115,7 @@ class Resolver:
             where = f"({where} OR coalesce({DELETED}, false))"
         columns = [*self._keys, "_hs_sequence", "_hs_versions", *([DELETED] if self._soft else [])]
         found = self.read(columns, changes.select(self._keys), [] if tracks else [where])
-        if not tracks:  # the condition need not have been used
+        if not tracks:  # the engine may have ignored the condition
             chosen = found["_hs_versions"].is_valid()
             chosen = pc.or_(chosen, pc.fill_null(found[DELETED], False)) if self._soft else chosen
             found = found.filter(chosen)
@@ -265,7 +265,7 @@ class Resolver:
         keys = {key for move in moves for key in (move.key, move.before) if key is not None and key not in self._log}
         names = [name for name in types if not name.startswith("_hs_") or name in self._keys]
         rows = self.read([*names, *_BOOKKEEPING, *([DELETED] if self._soft else [])], key_table(keys, self._keys, types))
-        left = {(move.before, move.sequence) for move in moves}  # their tombstones are the departures themselves
+        left = {(move.before, move.sequence) for move in moves}  # the tombstones of these keys record the moves
         facts = self._known(keys, rows.schema, self._stored(rows), ())
         facts = [fact for fact in facts if fact.kind != "delete" or (fact.key, fact.sequence) not in left]
         self._log.add(log_rows([*facts, *moves], rows, self._keys))

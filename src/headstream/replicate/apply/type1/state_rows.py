@@ -56,7 +56,7 @@ def leave_out_same(rows: pa.Table, places: Sequence[int], before: pa.Table) -> p
     """Return rows without the rows at `places` that equal the stored rows `before` in the columns of `before`."""
     same = np.ones(len(places), np.bool_)
     asked = rows.select(before.schema.names).take(pa.array(places, pa.int64()))
-    for name in before.schema.names:  # as values: a stored NaN equals a new one
+    for name in before.schema.names:  # compared as values: a stored NaN equals a new NaN
         pairs = zip(asked[name].to_pylist(), before[name].to_pylist(), strict=True)
         same &= np.array([one == other or (one != one and other != other) for one, other in pairs], np.bool_)
     stays = np.ones(rows.num_rows, np.bool_)

@@ -1,4 +1,4 @@
-"""Every version of a table's rows (SCD type 2): reads the stored versions of changed keys, extends the histories, and merges.
+"""Every version of a table's rows (SCD type 2): reads the stored versions of changed keys, and merges the extended histories.
 
 Each micro-batch makes one commit, so the versions that it closes, opens, splits and removes become visible together. rows.py
 describes the table's rows.
@@ -35,10 +35,10 @@ from headstream.replicate.engines.engine import RowCounts, TableEngine
 from headstream.replicate.engines.key_ranges import ValueRanges, literal_ranges, ranges_sql, value_ranges
 from headstream.replicate.engines.plan import MergePlan, quote_name, quote_text
 
-# Full loads that have ended, in tables of SCD type 2: the versions that they close, and those without values from before them.
+# Versions that full loads close in tables of SCD type 2.
 #
-# A load ends the rows that it does not contain. The version from before it is closed at the place at which the load ends
-# rows, or remains closed by the change that follows it. A version that such a change opens has no values from before the load.
+# A load ends the rows that it does not contain. A version from before the load is closed at the position at which the load
+# ends rows, unless a later change has closed it. A version that a later change opens has no values from before the load.
 
 BOOKKEEPING: Final = ["_hs_valid_from", "_hs_versions"]
 """The columns that keys_carried_over() reads, with the key columns."""
@@ -63,12 +63,12 @@ def closings(ends: Sequence[tuple[str, str]]) -> tuple[Mapping[str, str], str]:
 
 
 def carries_over(ends: Sequence[tuple[str, str]]) -> str:
-    """Return an SQL condition for versions after loads that can have columns of several changes."""
+    """Return an SQL condition for versions that begin after the first load and have columns of several changes."""
     return f"_hs_versions IS NOT NULL AND NOT _hs_deleted AND _hs_valid_from > {quote_text(min(end for _, end in ends))}"
 
 
 def keys_carried_over(rows: pa.Table, keys: Sequence[str], ends: Sequence[tuple[str, str]]) -> list[Key]:
-    """Return the keys of versions after loads that have values from before a load; `rows` satisfy carries_over()."""
+    """Return the keys of versions that begin after a load and have values from before the load; `rows` satisfy carries_over()."""
     found: dict[Key, None] = {}
     places = [end for _, end in ends]
     for row in rows.to_pylist():
@@ -120,7 +120,7 @@ class Scd2Table(RememberedTable):
             older: Whether the table has already followed a newer schema, so its rows do not carry columns that this schema adds.
         """
         if not self.engine.columns:
-            # Open versions in files of their own: appends do not read the closed ones.
+            # Open versions are in separate files, so appends do not read closed versions.
             self.engine.create({**schema, **HISTORY_COLUMNS}, ["_hs_current", *self._partition_by], mapped=self._mapped)
             return
         count = len(self.columns)
@@ -245,7 +245,7 @@ class Scd2Table(RememberedTable):
         """Close versions of rows that ended loads did not contain. Idempotent. Call forget_ended() later.
 
         Before the load was known, a departure can have moved a row that the load does not contain, or an update can have taken
-        columns from such a row. These histories are replayed.
+        columns from that row. These histories are replayed.
 
         Args:
             known: The positions at which ended loads close versions.
@@ -283,7 +283,7 @@ class Scd2Table(RememberedTable):
             self._over = ""
 
     def _where(self, ranges: ValueRanges, lowest: str, alias: str = "") -> str:
-        """Return the SQL condition for versions in the key ranges that were not closed before the lowest sequence."""
+        """Return the SQL condition for versions that are in the key ranges and were not closed before the lowest sequence."""
         where = ranges_sql(literal_ranges(ranges), alias)
         ends = [f"{alias}_hs_valid_to = {quote_text(end)}" for end in self._ends if end < lowest]
         wanted = [f"{alias}_hs_current", f"{alias}_hs_valid_to >= {quote_text(lowest)}", *ends]

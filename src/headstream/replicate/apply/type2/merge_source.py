@@ -30,7 +30,7 @@ STORED: Final = ["_hs_valid_from", "_hs_valid_to", "_hs_deleted", "_hs_versions"
 """Bookkeeping columns to read of stored versions, in addition to the key columns or all columns of the source."""
 CLOSE, WRITE, REMOVE = range(3)
 ACTION: Final = "_hs_action"
-"""Column with the merge's action on a version: one of the three above."""
+"""Column with the merge's action on a version: CLOSE, WRITE or REMOVE."""
 _DERIVED: Final = frozenset({"_hs_valid_from_time", "_hs_valid_to_time", "_hs_current"})
 """The columns derived from the sequences."""
 

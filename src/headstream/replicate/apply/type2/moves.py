@@ -1,9 +1,9 @@
-"""Rows that change their keys within one transaction (SCD type 2): determines the row that each departure takes.
+"""Determines the row that each departure takes if rows change their keys within one transaction (SCD type 2).
 
 `UPDATE t SET id = id + 1` makes a key update for each row, in any order. The row from key 1 can arrive at key 2 before the older
 row departs from key 2. The departure takes the older row, and the arrived row stays; in the history, the departure takes effect
-at the arrival's sequence, since a deletion comes first at a sequence. If no row had the key before the transaction, the departure
-takes the row that arrived. A deletion in between removes all rows of the key, so the departure takes the next row after it.
+at the arrival's sequence, at which deletions are applied first. If no row had the key before the transaction, the departure takes
+the row that arrived. A deletion in between removes all rows of the key, so the departure takes the first row after the deletion.
 
 Key updates are logged without values (key_log.py), since the history has the values. The result depends on the set of applied
 changes, not on their order.
@@ -37,7 +37,7 @@ def keep_moves(log: KeyLog, moves: pa.Table | None, keys: Sequence[str], types: 
 
 
 def crossings(log: KeyLog, key: Key) -> list[list[KeyEvent]]:
-    """Return the key's moves, in order, per transaction in which a row arrived at the key before another row departed."""
+    """Return the key's moves, in order, for each transaction in which a row arrived at the key before another row departed."""
     units: dict[str, list[KeyEvent]] = {}
     _, places = log.select([key])
     for event in sorted(log.events(places), key=lambda event: event.order):
@@ -81,7 +81,7 @@ def place_departures(
         for at in departures & known.keys():
             known[at].deletes = False
         first, last = moves[0].sequence, moves[-1].sequence
-        rows = [""] if _is_there(known, first, ends) else []  # at the key, oldest first, by where each arrived
+        rows = [""] if _is_there(known, first, ends) else []  # sequences at which the key's rows arrived, oldest first
         between = {at for at in (*known, *ends) if first < at < last}
         for at in sorted(departures | arrivals | between):
             if at in departures:
@@ -100,16 +100,16 @@ def place_departures(
 
 def _is_there(known: Mapping[str, SequenceEvent], before: str, ends: Iterable[str]) -> bool:
     """Return whether a row exists just before a sequence: neither a deletion nor the end of a load has removed it."""
-    # A departure that counts elsewhere leaves an event without effect.
+    # A departure that takes effect at another sequence leaves an event without effect.
     last = max((at for at, event in known.items() if at < before and (event.deletes or event.upserts)), default=None)
     return last is not None and known[last].upserts and not any(last < end < before for end in ends)
 
 
 def _follow(rows: list[str], event: SequenceEvent) -> None:
     """Apply an event that is not a key update to the rows that are at the key."""
-    if load_floor(event.sequence) is not None:  # no part of the transaction: only the newest row can have gone on
+    if load_floor(event.sequence) is not None:  # not part of the transaction: only the newest row remains
         del rows[:-1]
-    if event.upserts:  # a deletion of the same sequence is not known of stored versions, so it must not count here
+    if event.upserts:  # ignores a deletion at the same sequence, which stored versions do not record
         rows[:] = rows or [event.sequence]
     elif event.deletes:
         rows.clear()

@@ -35,7 +35,7 @@ class SequenceEvent:
         """Add another change at the same sequence; if both have a value for a column, this event's value stays."""
         self.deletes |= other.deletes
         if self.upserts and not other.upserts:
-            return  # a deletion's values are those of the deleted row
+            return  # a deletion has the values of the deleted row
         if other.upserts and not self.upserts:
             self.upserts, self.values, self.versions = True, dict(other.values), dict(other.versions)
             return
@@ -98,7 +98,7 @@ def replay(
 
 
 def _is_loaded_again(event: SequenceEvent, last: Version) -> bool:
-    """Return whether a row of a load repeats an unchanged row, because it was sent twice or the load was restarted."""
+    """Return whether a row of a load repeats an unchanged row, because the row was sent twice or the load was restarted."""
     floor = load_floor(event.sequence)
     if floor is None or event.deletes or last.deleted or floor != load_floor(last.valid_from):
         return False

@@ -9,7 +9,7 @@ A row of the table is a version of the source's row:
     _hs_valid_to_time    timestamp  commit time of the closing change, likewise
     _hs_current          boolean    whether the version is open
     _hs_deleted          boolean    whether the row is deleted; such a version is valid only with soft deletions
-    _hs_versions         string     the version of each column, see versions.py; null: every column is of _hs_valid_from
+    _hs_versions         string     the version of each column, see versions.py; null: every column has the version _hs_valid_from
 
 Nearly all changes are complete and newer than all stored versions of their key. Such changes are sorted and compared to their
 neighbours. The histories of all other keys are replayed key by key (replay.py).

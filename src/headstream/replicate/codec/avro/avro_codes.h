@@ -1,4 +1,4 @@
-/* The numbers of avro_codes.py, where they are explained. */
+/* The numbers of codes.py, where they are explained. */
 #ifndef HEADSTREAM_AVRO_CODES_H
 #define HEADSTREAM_AVRO_CODES_H
 

@@ -1,7 +1,7 @@
 """Constants of the Avro and envelope kernels; compiled code reads the same constants from avro_codes.h.
 
 A task is the working memory of one call of codec.avro: notes, then a table of steps. There is one step per column, in the order
-of their bytes, and one before the columns of each section that is a union. All numbers are little-endian, 64 bits; the names in
+of the columns' bytes, and one before the columns of a section that is a union. All numbers are little-endian, 64 bits; names in
 this module are byte positions:
 
     notes   code | at | need | have | step of a fault | good rows so far | position of before_present | end of the steps
@@ -28,7 +28,7 @@ from typing import Final
 
 __all__: list[str] = []  # used as avro_codes.NAME
 
-# Kinds of steps. Those up to DECIMAL begin with a varint, which from TEXT on is a length.
+# Kinds of steps. Values of kinds up to DECIMAL begin with a varint; for TEXT, BINARY and DECIMAL, the varint is a length.
 INT32: Final = 0
 INT64: Final = 1
 TEXT: Final = 2
@@ -41,7 +41,7 @@ FIXED: Final = 8
 FIXED_DECIMAL: Final = 9
 SECTION: Final = 10
 SKIPPED: Final = 11
-# Further kinds, of skipped fields only.
+# Kinds of skipped fields only.
 RECORD: Final = 12
 UNION: Final = 13
 ARRAY: Final = 14
@@ -68,11 +68,11 @@ VALUES: Final = 56
 STARTS: Final = 64
 TEXTS: Final = 72
 STEP_SIZE: Final = 80
-# Of a type.
+# Operands of the type of a skipped field.
 FIRST: Final = 8
 SECOND: Final = 16
 
-# Most values read or skipped in one message: records and nulls take no bytes, so the message's size does not bound them.
+# Maximum number of values in one message: records and nulls take no bytes, so the message's size does not limit their number.
 SPARE_VALUES: Final = 65_536
 
 # Faults of a row.
@@ -88,7 +88,7 @@ DECIMAL_DIGITS: Final = 9
 LEFT_OVER: Final = 10
 ENDLESS: Final = 11
 
-# What a message is, by its first bytes: codec.envelopes.
+# Forms of a message, by its first bytes; see codec.envelopes.
 FORM_NEITHER: Final = 0
 FORM_METADATA: Final = 1
 FORM_DATA: Final = 2

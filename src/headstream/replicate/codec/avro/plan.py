@@ -48,7 +48,7 @@ _STORAGES: Final = {
     "fixed": "binary",
 }
 _WIDTHS: Final = {"float": 4, "double": 8, "bool": 1}
-# Longer than any message; a fixed of that size never fits one, and positions stay within 64 bits.
+# Larger than any message: a fixed of this size never fits a message, and positions stay within 64 bits.
 _ENDLESS: Final = 1 << 40
 
 
@@ -57,7 +57,7 @@ class ColumnPlan:
     """One column of the rows of a schema.
 
     Args:
-        section: `data`, `beforeData` or `headers`; empty for a field outside them.
+        section: `data`, `beforeData` or `headers`; empty for a field outside these sections.
         avro_type: int, long, float, double, boolean, string, bytes, fixed or enum.
         logical_type: The logical type if it fits the Avro type, or None.
         precision: Total number of digits of a decimal; 0 for other types.

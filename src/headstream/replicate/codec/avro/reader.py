@@ -1,7 +1,7 @@
 """A bounded cursor over Avro's binary encoding; invalid bytes raise DecodeError with their position.
 
 int, long      zig-zag varint, at most 10 bytes        boolean   1 byte, 0 or 1
-string, bytes  varint length, then UTF-8 or bytes      index     varint; of a symbol of an enum or a branch of a union
+string, bytes  varint length, then UTF-8 or bytes      index     varint: the number of an enum's symbol or a union's branch
 array, map     blocks: varint count, items; a count of 0 ends the blocks;
                count < 0: -count items, preceded by a varint of their size in bytes
 """
@@ -14,7 +14,7 @@ from headstream.errors import DecodeError
 from headstream.replicate.codec.avro.codes import SPARE_VALUES
 
 INT_RANGE: Final = (-(1 << 31), (1 << 31) - 1)
-# Entries of a map of strings, an envelope's headers: each key is compared with all before it.
+# Maximum number of entries of a map of strings (an envelope's headers), since each key is compared with all earlier keys.
 MAX_MAP_ENTRIES: Final = 256
 
 

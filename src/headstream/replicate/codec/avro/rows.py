@@ -40,10 +40,10 @@ __all__ = ["ColumnBuffers", "RowPlan", "Rows", "compile_rows", "decode_rows"]
 
 MAX_ROWS_BYTES: Final = (1 << 31) - 1  # the range of a column's int32 offsets
 MAX_DATA_BYTES: Final = (1 << 32) - 1  # the range of scratch's uint32
-# A short text is copied as so many bytes, which is one move where copying just its own is a call; so that many bytes
-# must be readable from its first on, and writable after a column's last text.
+# A string of at most SHORT bytes is copied as SHORT bytes, without a call. So SHORT bytes must be readable from the string's
+# start, and writable after a column's last string.
 SHORT = cython.declare(cython.longlong, 16)
-# Rows whose strings are copied column by column before the next ones: few enough to stay in the processor's cache.
+# Number of rows whose strings are copied column by column at a time: few enough to stay in the processor's cache.
 BLOCK = cython.declare(cython.longlong, 1024)
 
 
@@ -61,7 +61,7 @@ def _measure(
     least: cython.longlong,
     task: cython.p_uchar,
 ) -> cython.longlong:
-    """Return the size of all rows, or -1 - index of a row outside the data; record the maximum number of valid rows."""
+    """Return the size of all rows, or -1 - i if row i is outside the data; record the maximum number of valid rows."""
     total: cython.longlong = 0
     likely: cython.longlong = 0
     index: cython.longlong = 0
@@ -181,7 +181,7 @@ def _copy_texts(
     row: cython.longlong,
     end: cython.longlong,
 ) -> cython.void:
-    """Copy the strings of one column and some rows to their position."""
+    """Copy the strings of one column and some rows to their positions."""
     starts: cython.longlong = c.load64_signed(task, step + codes.STARTS)
     offsets: cython.longlong = c.load64_signed(task, step + codes.VALUES)
     first: cython.longlong = c.load64_signed(task, step + codes.TEXTS)
@@ -205,7 +205,7 @@ def decode_rows(plan: RowPlan, data: BytesLike, starts: BytesLike, ends: BytesLi
 
     Args:
         starts: Start of each row in `data`: int64, in any buffer.
-        ends: End of each row, likewise.
+        ends: End of each row in `data`: int64, in any buffer.
         rows: Indexes of the entries of starts and ends that are rows of this schema: int64; None: all entries.
 
     Raises:
@@ -234,7 +234,7 @@ def decode_rows(plan: RowPlan, data: BytesLike, starts: BytesLike, ends: BytesLi
         advice = "Decode rows of less than 2 GiB, in data of less than 4 GiB, at once"
         raise InvalidInputError(f"the rows ({total} bytes) or the data ({size} bytes) are too large for one call", advice=advice)
     sizes_bytes = bytearray(16)
-    slots: cython.longlong = c.load64_signed(task, codes.NOTE_COUNT) + 1  # a bad row is overwritten by the next good one
+    slots: cython.longlong = c.load64_signed(task, codes.NOTE_COUNT) + 1  # an invalid row is overwritten by the next valid row
     c.store64_signed(task, codes.NOTE_COUNT, 0)
     _lay_out(task, slots, c.writable(sizes_bytes))
     fixed_bytes = c.new_bytes(c.load64_signed(c.writable(sizes_bytes), 0))

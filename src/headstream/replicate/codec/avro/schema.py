@@ -2,8 +2,8 @@
 
 Replicate names Avro types after table columns. So its schemas can contain names and namespaces that Avro forbids
 (`com.attunity.queue.msg.chips-qa`, `order date`), and can define a name more than once (a column called `Lineage`). The parser
-accepts any string as a name, and resolves a reference to the latest definition of its name. Schemas whose values can be unlimited
-or cannot be read in bounded time are rejected.
+accepts any string as a name, and resolves a reference to the latest definition of its name. Schemas whose values can be of any
+size or cannot be read in bounded time are rejected.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, Final
 from headstream.errors import SchemaError
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-# Deeper than any schema of tables (a metadata message has 4 levels), far from the interpreter's own limit.
+# Deeper than any schema of tables (a metadata message has 4 levels), and far below the interpreter's recursion limit.
 MAX_DEPTH: Final = 64
-# Types in a schema when every reference is written out. References can double the size of a schema with each line;
-# a metadata message of 10,000 columns has 80,000.
+# Maximum number of types in a schema with all references expanded. References can double the size of a schema with each line;
+# the schema of a metadata message of 10,000 columns has 80,000 types.
 MAX_TYPES: Final = 1_000_000
-# Digits of a decimal: far beyond every database's; a wider one stays bytes.
+# Maximum number of digits of a decimal, far above the limit of any database; a wider decimal stays bytes.
 MAX_PRECISION: Final = 300
-# Parsed schemas in the cache: one per table and version in use, 1 MB each for very wide tables.
+# Maximum number of parsed schemas in the cache: one per table and version in use, about 1 MB for a very wide table.
 CACHED_SCHEMAS: Final = 256
 
 
@@ -110,7 +110,7 @@ class _Parser:
             raise SchemaError(f"{node!r} is not an Avro type", where=place or None)
         kind = node.get("type")
         if not isinstance(kind, str):
-            return self.parse(kind, namespace, place, depth + 1)  # {"type": {"type": ...}}, a type in one wrapping more
+            return self.parse(kind, namespace, place, depth + 1)  # {"type": {"type": ...}}, a type in another wrapper
         if kind in PRIMITIVES:
             return _with_logical_type(AvroType(kind), node)
         if kind in ("record", "error"):
@@ -144,7 +144,7 @@ class _Parser:
             inside = self.parse(member["type"], inner, path, depth + 1)
             weight = _weigh(weight + inside.weight, path)
             fields.append(AvroField(member["name"], inside))
-        # Defined after its fields: a record that contains itself would have no end.
+        # Defined after its fields: a record that contains itself would be infinite.
         return self.define(AvroType("record", name, fields=tuple(fields), weight=weight))
 
     def parse_named(self, node: dict[str, Any], kind: str, namespace: str, place: str) -> AvroType:
@@ -173,7 +173,7 @@ class _Parser:
         for known in reversed(self.named):
             if known.rpartition(".")[2] == short:
                 return self.named[known]
-        raise SchemaError(f"{name!r} is not an Avro type and was not defined before", where=place or None)
+        raise SchemaError(f"{name!r} is neither an Avro type nor a type that the schema defines earlier", where=place or None)
 
 
 def _full_name(node: dict[str, Any], namespace: str, place: str) -> tuple[str, str]:

@@ -81,7 +81,7 @@ def _skip_blocks(
         if count == 0:
             return at
         if count > 0:
-            count = -count  # counted up to 0: the least number has no positive counterpart
+            count = -count  # counted up to 0: the lowest number has no positive counterpart
         else:
             start = at
             at = _number_stop(p, at, end, task)

@@ -21,8 +21,8 @@ from headstream.replicate.codec.avro.reader import INT_RANGE, AvroReader
 from headstream.replicate.codec.avro.schema import MAX_PRECISION, AvroType
 
 LONG_RANGE: Final = (-(1 << 63), (1 << 63) - 1)
-# Decimals of up to 38 digits, the widest that tables take, have at most 16 bytes, wider ones 128 (MAX_PRECISION digits):
-# turning bytes into digits takes time that grows with the square of their length.
+# Decimals of up to 38 digits, the maximum in tables, have at most 16 bytes; wider decimals have at most 128 (MAX_PRECISION
+# digits), because the time to convert bytes to digits grows with the square of their length.
 TABLE_PRECISION: Final = 38
 TABLE_DECIMAL_BYTES: Final = 16
 WIDE_DECIMAL_BYTES: Final = 128
@@ -117,7 +117,7 @@ def _decode_logical(value: Any, avro_type: AvroType, subject: str, at: int) -> A
     micros = value * 1000 if "millis" in str(logical) else value
     if str(logical).startswith("time-"):
         if not 0 <= micros < _DAY_US:
-            raise DecodeError(f"{subject} must be a time within a day, not {value}", at)
+            raise DecodeError(f"{subject} must be a time of day, not {value}", at)
         return (_EPOCH + datetime.timedelta(microseconds=micros)).time()
     try:
         return _EPOCH + datetime.timedelta(microseconds=micros)
@@ -304,5 +304,5 @@ def _unfit(avro_type: AvroType, value: object, subject: str) -> InvalidInputErro
 def _show(value: object) -> str:
     try:
         return f"{type(value).__name__} {str(value)[:40]!r}"
-    except ValueError:  # an int of more digits than Python writes
+    except ValueError:  # an int with more digits than Python converts to a string
         return f"a {type(value).__name__} with too many digits to print"

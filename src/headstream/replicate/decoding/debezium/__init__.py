@@ -1,6 +1,6 @@
 """Debezium's messages: an envelope of Kafka Connect's types, in JSON or Avro.
 
-    value    {"schema": Connect's schema, "payload": envelope}     JSON with schemas; only the envelope without schemas
+    value    {"schema": Connect's schema, "payload": envelope}     JSON with schemas; without schemas, only the envelope
     envelope before, after: null or the row | source: the position | op | ts_ms | transaction: null or id, total_order
     op       c create, u update, d delete, r read by a snapshot, t truncate, m message of the log
     key      the columns of the primary key; null for truncations and tables without a key

@@ -60,7 +60,7 @@ class _Reading:
 
     Args:
         record: Type of the messages, without logical types.
-        plan: Plan of the compiled decoder; None if it cannot read the messages.
+        plan: Plan of the compiled decoder; None if this decoder cannot read the messages.
     """
 
     shape: Shape
@@ -227,5 +227,5 @@ def _as_read(values: pa.Array | None, count: int, kind: pa.DataType) -> pa.Array
         return values
     try:
         return values.cast(kind)
-    except pa.ArrowException:  # a position that is not a number: it is unknown
+    except pa.ArrowException:  # a position that is not a number is unknown
         return pa.nulls(count, kind)

@@ -93,7 +93,7 @@ class ConnectField:
 
     @property
     def is_text_of_json(self) -> bool:
-        """Whether the column has the value as JSON."""
+        """Whether the column stores the value as JSON text."""
         return self.type in ("array", "map") or (self.type == "struct" and self.meaning != _VARIABLE)
 
     @property
@@ -174,7 +174,7 @@ class Placeholders:
     def __init__(self, text: str) -> None:
         content = text.encode()
         self.contents = pa.array([content], pa.binary())
-        # The last one is that of `hstore`, a text of JSON or a map.
+        # The last string is for `hstore`, which is a JSON string or a map.
         self.texts = pa.array([text, base64.b64encode(content).decode(), content.hex(), _to_text({text: text})])
         numbers = np.frombuffer(content, np.int8).tolist()  # Java's bytes
         one_byte_each = [base64.b64encode(bytes([byte])).decode() for byte in content]
@@ -203,7 +203,7 @@ class Placeholders:
 
 
 def is_unknown(field: ConnectField, values: pa.Array) -> pa.Array:
-    """Return which values of a before image can stand for an unknown value: null, or, in a NOT NULL column, the default or zero.
+    """Return which values of a before image can represent unknown values: null or, in a NOT NULL column, the default or zero.
 
     Args:
         values: Values in the type in which they were read. Structs and strings with a semantic name can always be unknown.
@@ -267,7 +267,7 @@ def _to_text(value: Any) -> str:
 
 
 def _inner(field: ConnectField, value: Any) -> Any:
-    """Return a value in an array or struct in its JSON form; a decimal is a number in a string."""
+    """Return the JSON form of a value in an array or struct; a decimal is a number in a string."""
     if value is None:
         return None
     if field.type == "array":
@@ -367,7 +367,7 @@ def fields_document(fields: Sequence[ConnectField]) -> list[Any]:
 
 
 def known_fields(text: str) -> tuple[ConnectField, ...]:
-    """Return the fields from the schema store's JSON of a table, a list that ends with fields_document(), or Connect's schema."""
+    """Return the fields from a table's JSON in the schema store: a list ending with fields_document(), or Connect's schema."""
     document = json.loads(text)
     if isinstance(document, list):
         return tuple(map(_from_document, document[-1]))

@@ -1,4 +1,4 @@
-"""Reads Debezium's messages in JSON: many at a time with Arrow's reader, and messages that it refuses one by one.
+"""Reads Debezium's messages in JSON: many at a time with Arrow's reader. Messages that this reader refuses are read one by one.
 
 Messages of one schema begin with the same bytes, `{"schema":{..},"payload":`, which are parsed once. The payload is a line of
 JSON that Arrow reads into columns. Messages in another form (white space, `payload` first) are first converted to this form.
@@ -47,7 +47,7 @@ class MessageGroup:
         rows: The messages' rows in the raw batch, which correspond to the rows of `table`.
         fields: The columns of `before` and `after`; None if the messages are not changes.
         table: The columns before, after, source, op, transaction; or the fields of transaction metadata.
-        faults: Row of the raw batch -> the reason why it cannot be read. Such a row is not in `rows`.
+        faults: Row of the raw batch -> the reason why the row cannot be read. Rows with faults are not in `rows`.
         is_inferred: Whether the column types are inferred.
         waits_for: The id of the schema that the messages wait for; "" if they have been read.
     """

@@ -83,7 +83,7 @@ def change_sequences(
         total_order: The rows' numbers in their transactions; null if there is no transaction metadata.
         has_key: Whether the table has a key, so the changes of a row have different positions.
         is_read: The rows that an incremental snapshot has read. Such a row can have the position of a newer change that Debezium
-            sends later (`read.only`), so its byte position is reduced by one, where no change can be.
+            sends later (`read.only`), so its byte position is reduced by one; no change has that position.
         fields: The setting `sequence`, which takes precedence over the connector's order.
     """
     found = _Positions(source, len(total_order))
@@ -117,7 +117,7 @@ def change_sequences(
 
 
 def _add_lsn(found: _Positions, name: str) -> None:
-    """Append an LSN of SQL Server, `00000027:00000758:0005`, without two leading zeros of its first two parts."""
+    """Append an LSN of SQL Server, `00000027:00000758:0005`, without the two leading zeros of its first and second parts."""
     pattern = r"^00(?P<file>[0-9a-fA-F]{6}):00(?P<block>[0-9a-fA-F]{6}):(?P<slot>[0-9a-fA-F]{4})$"
     parts = pc.extract_regex(found.texts(name), pattern)
     joined = pc.binary_join_element_wise(*(pc.struct_field(parts, part) for part in ("file", "block", "slot")), "")

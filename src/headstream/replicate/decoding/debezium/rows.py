@@ -8,7 +8,7 @@
     m, heartbeats, transaction metadata, schema changes   only counted; with `atomic`, the end of a transaction is an event
 
 A value that was not sent is absent, not null. A message's `source` names the table; the task is the topic prefix. The process
-that first reads a schema stores it in the schema store. The id of a schema is a digest of its columns.
+that first reads a schema adds the schema to the schema store. The id of a schema is a digest of its columns.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class DebeziumRows:
     """The decoded Debezium rows of a batch.
 
     Args:
-        faults: Row -> the reason why it can never be a change.
+        faults: Row -> the reason why the row can never be a change.
         named: Row -> its schema id, if known.
         waiting: Row -> the id of the registry's schema that the row waits for.
         changes: Schemas and their decoded changes.
@@ -242,7 +242,7 @@ class _Decoding:
             self.result.notices.append(TableNotice(*target, kind, sequence, logged_us))
 
     def _by_key(self, part: _Part) -> Iterator[tuple[tuple[str, ...], npt.NDArray[np.bool_]]]:
-        """Yield names of key columns with the messages that have these key columns; most keys of a table have the same prefix."""
+        """Yield the names of key columns, with the messages that have these key columns."""
         keys = self.raw.column("key").take(pa.array(part.rows))
         left = np.ones(len(part.rows), np.bool_)
         found: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
@@ -276,7 +276,7 @@ class _Decoding:
         needed = rules.wants(lineage.schema, lineage.table) and not rules.settings_of(lineage.schema, lineage.table).keys
         if columns is None and needed:
             raise SchemaError(
-                "the record key must be JSON, or Avro with a schema registry", advice="Set key.converter, or keys of the table"
+                "the record key must be JSON, or Avro with a schema registry", advice="Set key.converter, or the table's keys"
             )
         return tuple(columns or ())
 
@@ -395,7 +395,7 @@ class _Decoding:
         result.named |= dict.fromkeys(faults, schema.metadata.schema_id)
 
     def _note_loads(self, part: _Part, codes: npt.NDArray[np.int8], snapshot: pa.Array) -> None:
-        """Record the first and last rows of snapshots, so that another snapshot is another load even without a pause."""
+        """Record the first and last rows of snapshots, so that a later snapshot is a new load even without a pause."""
         for kind, marks in _MARKED_ROWS.items():
             marked = pc.is_in(snapshot, value_set=pa.array(marks)).to_numpy(zero_copy_only=False) & (codes == _REFRESH)
             for row in part.rows[marked].tolist():
@@ -419,7 +419,7 @@ def _begin_alike(keys: pa.BinaryArray, key: bytes | None) -> npt.NDArray[np.bool
     """Return which keys have the same prefix as `key`; if `key` is not an object, which keys are not objects."""
     head = _key_head(key or b"")
     alike = pc.starts_with(keys, pattern=head)
-    if head.endswith(b'":'):  # without a schema, the keys of another number of columns begin so too
+    if head.endswith(b'":'):  # without a schema, keys with another number of columns begin alike
         alike = pc.and_(alike, pc.equal(pc.count_substring(keys, '":'), (key or b"").count(b'":')))
     if not key:
         alike = pc.equal(pc.fill_null(pc.binary_length(keys), 0), 0)
@@ -472,7 +472,7 @@ class _Values:
     absent: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     def data(self, name: str) -> pa.Array:
-        """Return the values of a column after the changes; for deletions, before them."""
+        """Return the values of a column after the changes; for deletions, the values before the changes."""
         ordinal, one = self._field(name)
         values = self.part.column("after", one.name)
         if pc.any(self.deletes).as_py():
@@ -484,7 +484,7 @@ class _Values:
         _, one = self._field(name)
         values = self.part.column("before", one.name)
         found = self._converted(name, one, self._sent(0, values))
-        if old_keys and one.name in self.part.keys:  # headers are in JSON also where messages are in Avro
+        if old_keys and one.name in self.part.keys:  # headers are in JSON even if messages are in Avro
             moved = [fit(one, old_keys[place][one.name]) if place in old_keys else None for place in range(len(values))]
             old = self._converted(name, one, pa.array(moved, one.reading_type))
             found = pc.coalesce(old, found if found.type == old.type else found.cast(old.type))

@@ -39,7 +39,7 @@ from headstream.core.wire.shapes import Identifier
 from headstream.errors import NotFoundError, UnsupportedError
 
 _AUTHOR: Final = "console"
-"""Who sets states where there are no users."""
+"""Author of state changes in logs without users."""
 
 
 class ClientCommands:

@@ -47,7 +47,7 @@ class Console:
         return reply._replace(headers={**reply.headers, **cookie.remove()}) if code == Code.LOGOUT else reply
 
     def renewed(self, headers: Mapping[str, str], path: str, claims: Claims, reply: Reply) -> Reply:
-        """Return the reply to GET /console/session, with a new token after half of the token's lifetime."""
+        """Return the reply to GET /console/session; after half of the token's lifetime, the reply sets a new token."""
         cookie = self._cookie
         if path != _SESSION_PATH or cookie is None or cookie.read(headers) is None or reply.http_status != 200:
             return reply

@@ -1,7 +1,7 @@
 """The console's login: a cookie that scripts cannot read contains the access token.
 
-    login with the header  -> Set-Cookie: HttpOnly, SameSite=Strict; the body contains no token request with the header and the
-    cookie -> the token
+    login with the header                  -> Set-Cookie: HttpOnly, SameSite=Strict; the body contains no token
+    request with the header and the cookie -> the token
     request without the header             -> no token, even if it has cookies
 
 A page of another origin cannot send the header unless CORS allows it, and browsers report cross-origin requests in
@@ -58,7 +58,7 @@ class ConsoleCookie:
         return {"Set-Cookie": f"{self._name}=; Max-Age=0; {self._attributes}"}
 
     def move_token(self, reply: Reply, lifetime_s: int) -> Reply:
-        """Return a login's reply with the token moved from the body to the cookie, for `lifetime_s` seconds."""
+        """Return a login's reply with the token moved from the body to a cookie that is valid for `lifetime_s` seconds."""
         document = decode_json(reply.body)
         token = document["access_token"].pop("token")
         return json_reply(document)._replace(headers=self.issue(token, lifetime_s))

@@ -1,4 +1,4 @@
-"""LocalConsole: serves the console for any log from this process, only to this machine.
+"""LocalConsole: serves the console for any log from this process to browsers on this machine.
 
 GET /console/ and its files       for every user of this machine; the files contain no data of the log
 POST .../login {"token": ...}     once, with the token in the printed address -> a cookie
@@ -49,7 +49,7 @@ _BODY_BYTES: Final = 2_000_000
 _BODY_S: Final = 30.0
 _LIFETIME_S: Final = 30 * 86_400
 _OWN: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN, Code.LOGOUT, Code.LIST_TOKENS, Code.CREATE_TOKEN, Code.DELETE_TOKEN})
-"""Commands about logins, which are not passed on: the log is opened with the credentials of who started the console."""
+"""Login commands, which are not executed, because the log is opened with the credentials of the console's user."""
 
 
 class LocalConsole:
@@ -83,8 +83,8 @@ class LocalConsole:
         self._requests: web.Server | None = None
 
     async def start(self, port: int = 0) -> str:
-        """Start serving on a port of 127.0.0.1 (0: any free port); return the URL, with which a browser can log in once."""
-        self._requests = web.Server(self._handle, access_log=None)  # disables it
+        """Start serving on a port of 127.0.0.1 (0: any free port); return a URL with which a browser can log in once."""
+        self._requests = web.Server(self._handle, access_log=None)  # disables the access log
         self._server = await asyncio.get_running_loop().create_server(self._requests, _HOST, port)
         bound = self._server.sockets[0].getsockname()[1]
         self._cookie = ConsoleCookie(bound, is_secure=False)

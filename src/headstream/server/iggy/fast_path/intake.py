@@ -7,7 +7,7 @@
         -> a spin of _SPIN_S for more requests if worthwhile: sleeping and waking costs more than a small request
     remaining bytes of a connection -> IntakeHandler.take(), which switches back to the transport if more bytes are needed
 
-If epoll is not available (other systems than Linux) or TLS is used, transports read all connections.
+If epoll is not available (on systems other than Linux) or TLS is used, transports read all connections.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _MAX_REQUESTS_PER_CALL: Final = 32
 """Requests answered before the event loop continues with other work."""
 
 _MAX_EVENTS: Final = 64
-"""Connections returned by one epoll call, at most."""
+"""Maximum number of connections returned by one epoll call."""
 
 _SPIN_S: Final = 40e-6
-"""How long the intake spins for the next request."""
+"""How long the intake spins for the next request, seconds."""
 
 _EARN_S: Final = 100e-6
-"""A request within this time of the last round earns a credit: a spin could have caught it."""
+"""A request within this time of the last round, seconds, earns a credit, because a spin could have received it."""
 
 _SPIN_CREDIT_MAX: Final = 8
 _SPIN_COST: Final = 16
-"""Credits that a wasted spin costs; the intake spins while it has credits."""
+"""Credits that an unsuccessful spin costs; the intake spins while credits are left."""
 
 
 class IntakeHandler(Protocol):
@@ -104,7 +104,7 @@ class Intake:
         """Stop reading a connection before its transport reads or is closed; repeated calls have no effect."""
         if self._idle.get(idle.descriptor) is idle:
             del self._idle[idle.descriptor]
-            with suppress(OSError):  # a broken transport has closed it, and epoll dropped it
+            with suppress(OSError):  # a broken transport has closed the socket, and epoll has dropped it
                 self._epoll.unregister(idle.descriptor)
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class Intake:
         self._last_round_s = perf_counter()
 
     def _find(self, done: cython.Py_ssize_t) -> list[tuple[int, int]]:
-        """Return the readable descriptors; spin for further descriptors while there are credits."""
+        """Return the readable descriptors; spin for further descriptors while credits are left."""
         events: list[tuple[int, int]] = self._epoll.poll(0, _MAX_EVENTS)
         if events or not done or self._spin_credit <= 0 or self._is_single_core:
             return events

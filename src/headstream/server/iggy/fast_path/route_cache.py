@@ -20,7 +20,7 @@ else:
     from cython.cimports.headstream.log.partition.partition_end import PartitionEnd
 
 _MAX_ROUTES: Final = 1024
-"""Routes cached per connection and kind; the cache is cleared before one more."""
+"""Maximum routes cached per connection and kind; a full cache is cleared."""
 
 
 class CachedRoute:
@@ -31,7 +31,7 @@ class CachedRoute:
 
 
 class SendRoute(CachedRoute):
-    """The partitions for sends to a topic; with a route without a topic, sends take the general path."""
+    """The partitions for sends to a topic; if the route has no topic, sends take the general path."""
 
     def __init__(self, name: bytes, place: FoundTopic | None) -> None:
         super().__init__(name)
@@ -44,7 +44,7 @@ class SendRoute(CachedRoute):
 
 
 class PollRoute(CachedRoute):
-    """The partition for polls of a consumer; with a route without a topic, polls take the general path."""
+    """The partition for polls of a consumer; if the route has no topic, polls take the general path."""
 
     def __init__(self, name: bytes, place: FoundTopic | None, partition: int) -> None:
         super().__init__(name)

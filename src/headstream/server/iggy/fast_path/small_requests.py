@@ -3,7 +3,7 @@
     frame -> cached route of the topic -> PartitionEnd.append, or messages cached by ReadAhead -> response
 
 Login, permission, topic and limits are checked when a route is cached. Routes are valid while the session's user, all users and
-the log's topics are the same objects. This is checked for each read, and for the topics again before each append. All other
+the log's topics are the same objects. Each read compares these objects, and each append compares the topics again. All other
 requests take the general path (broker/commands/requests.py); the fast path rejects no request.
 """
 
@@ -72,9 +72,9 @@ _DONE: Final = response_head(0, 0)
 _MAX_RESPONSE_BYTES: Final = 64 << 10
 """Limit of the responses of one call."""
 _MAX_READ_MESSAGES: Final = 100
-"""Polls of more messages take the general path, as do polls of more than"""
+"""Polls of more messages take the general path."""
 _MAX_READ_BYTES: Final = 16 << 10
-"""bytes: longer reads can need another thread."""
+"""Polls of more bytes take the general path, because long reads can need another thread."""
 
 
 class SmallRequests:
@@ -175,7 +175,7 @@ class SmallRequests:
             return False
         if self._catalog is None or not users.is_good(session.user_id, session.generation):
             return False
-        self._topics = self._catalog.known  # None where another process can change it
+        self._topics = self._catalog.known  # None if another process can change the catalog
         return self._topics is not None
 
     # -- sends ----------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ class SmallRequests:
         server, session = self._server, self._session
         try:
             command = PollMessages.decode(payload)
-            if PollMessages.count_surplus(payload):  # its numbers are not at the end, where _poll() reads them
+            if PollMessages.count_surplus(payload):  # _poll() reads the numbers at the end
                 return None, 0
             place = server.lookup.topic(command.stream, command.topic)
             server.rights(session).poll(place.stream.id, place.topic.id)

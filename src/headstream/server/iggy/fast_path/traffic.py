@@ -13,7 +13,7 @@ except ImportError:
     from headstream.core.codec import uncompiled as cython  # type: ignore[no-redef]
 
 BOUNDS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds of the histogram's buckets, seconds; one more bucket has longer durations."""
+"""Upper bounds of the histogram's buckets, seconds; an additional bucket counts longer durations."""
 
 _BOUNDS = cython.declare(cython.Py_ssize_t, len(BOUNDS_S))
 
@@ -23,7 +23,7 @@ class CommandTraffic:
 
     Attributes:
         done: Successful requests.
-        refused: Other requests, by status.
+        refused: Failed requests, by status.
         counts: Number of requests per bucket of BOUNDS_S, and of longer requests.
         seconds: Sum of the durations, seconds.
     """
@@ -77,5 +77,5 @@ class Traffic:
         return name_of_code(code) if code else "other"
 
     def name_of_status(self, status: int) -> str:
-        """Return a status' name."""
+        """Return the name of a status."""
         return name_of_status(status)

@@ -56,7 +56,7 @@ FROM_OFFSET = cython.declare(cython.longlong, PollingKind.OFFSET.value)
 HEAD_BYTES = cython.declare(cython.longlong, layout.FRAME_BODY + layout.POLLED_BYTES)
 """The space before the messages that SmallRequests._take() returns."""
 MOST_FRAMES = cython.declare(cython.longlong, 3 * MAX_SHORT_BYTES)
-"""PartitionEnd.append() refuses what frames of that size contain; they must not be decoded twice."""
+"""Maximum size of a frame; PartitionEnd.append() refuses the messages of larger frames, which are not decoded twice."""
 MAX_RESPONSES = cython.declare(cython.longlong, 64 << 10)
 
 
@@ -189,7 +189,7 @@ class VsrRequests(SmallRequests):
         found = self._polls.find(view, begin, numbers)
         if found is None:
             partition: cython.longlong = c.load32(p, flag + layout.POLL_PARTITION)
-            partition = min(partition + 1, 0xFFFF_FFFF) if p[flag] else 0  # 1 is added to 64 bits
+            partition = min(partition + 1, 0xFFFF_FFFF) if p[flag] else 0  # the sum is a 64-bit number
             payload = bytes(view[begin:flag]) + partition.to_bytes(4, "little") + bytes(view[numbers:end])
             found = self._polls.add(PollRoute(bytes(view[begin:numbers]), *self._find_polled(payload)))
         route: PollRoute = found

@@ -43,7 +43,7 @@ USER_WINDOW_BYTES: Final = 512 << 10
 
 _HEAD_BYTES: Final = 8
 _MOST_WAITS: Final = 64
-"""Limit of waits of one connection; one more is answered as if it had timed out."""
+"""Limit of waits of one connection; an additional wait is answered as if it had timed out."""
 
 
 class SharedQuic(Protocol):
@@ -343,7 +343,7 @@ class QuicClient:
             self._end_wait(stream, wait.answer)
 
     def _end_wait(self, stream: int, answer: Response | None = None) -> None:
-        """Answer a wait after the running request; messages are available, or the wait has timed out."""
+        """Answer a wait that has messages or has timed out, after the running request."""
         wait = self._waits.pop(stream, None)
         if wait is None or self._responder is None or self._is_lost:
             return

@@ -2,8 +2,8 @@
 
 datagram -> the connection with its id
          -> connection without a login: queued (network/admission.py)
-         -> no connection: a first packet opens a connection, within the limits; during many handshakes, only if the client
-            has proved that it receives packets at its address (Retry, for which the server stores no state)
+         -> no connection: a first packet opens a connection, within the limits; if many handshakes are pending, the client must
+            first prove that it receives packets at its address (Retry, for which the server stores no state)
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _DATAGRAMS_PER_ROUND: Final = 32
 loop's time."""
 
 _UNAUTHENTICATED_WINDOW_BYTES: Final = 32 << 10
-"""Receive window before the login; a datagram or two more than a login."""
+"""Receive window before the login: a login and one or two datagrams."""
 
 _TRUSTED_HANDSHAKES: Final = 32
-"""Number of pending handshakes from which on a new client has to validate its address (Retry)."""
+"""Number of pending handshakes from which new clients must validate their addresses (Retry)."""
 _MOST_HANDSHAKES: Final = 256
 """Limit of pending handshakes; further first packets are dropped, and real clients resend them."""
 _HANDSHAKES_A_SECOND: Final = 100
-"""A handshake costs the event loop a few milliseconds: a flood leaves most of its time to other connections."""
+"""Handshakes per second; a handshake takes a few milliseconds, so that a flood leaves most of the time to other connections."""
 
 _MOST_WAITING: Final = 256
-"""Limit of datagrams of unauthenticated clients that wait for their turn; real clients resend dropped ones."""
+"""Limit of queued datagrams of unauthenticated clients; real clients resend dropped datagrams."""
 
 _CHECK_S: Final = 0.5
 _SOCKET_BYTES: Final = 4 << 20

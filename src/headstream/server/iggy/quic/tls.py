@@ -26,16 +26,16 @@ _LOGGER: Final = logging.getLogger("headstream.server.quic")
 
 _DAYS: Final = 365
 _LEFT_DAYS: Final = 30
-"""A certificate that expires earlier is recreated at the start."""
+"""A certificate that expires in fewer days is recreated at the start."""
 
 _TOKEN_S: Final = 10
-"""Validity of an address token: clients return it at once."""
+"""Validity of an address token, seconds; clients return the token immediately."""
 _MAC_BYTES: Final = 16
 _TOKEN_HEAD: Final = struct.Struct("<QBB")
 
 
 def load_certificate(configuration: QuicConfiguration, files: TlsFiles) -> None:
-    """Load a certificate and its key; StorageError; InvalidOptionError if a file is missing or other users can read the key."""
+    """Load a certificate and key; StorageError; InvalidOptionError if a file is invalid or other users can read the key."""
     try:
         pem = files.certificate.read_bytes()
         key_pem = pem if files.key is None else files.key.read_bytes()
@@ -53,7 +53,7 @@ def load_certificate(configuration: QuicConfiguration, files: TlsFiles) -> None:
 
 
 def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
-    """Create a self-signed certificate for localhost, unless a certificate with a private key is valid for 30 more days.
+    """Create a self-signed certificate for localhost, unless the stored certificate is valid for 30 more days.
 
     The certificate uses ECDSA P-256, the only algorithm that Iggy clients accept, and is stored in a file, so that clients can be
     configured to trust it. A new certificate is logged, because clients that trust the previous certificate refuse it.
@@ -66,7 +66,7 @@ def make_self_signed(certificate: Path, key: Path) -> TlsFiles:
             return files
         why = "the previous certificate expires soon"
     except (StorageError, InvalidOptionError) as error:
-        why = str(error) if key.exists() else "there was none"
+        why = str(error) if key.exists() else "there was no certificate"
     made = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     builder = x509.CertificateBuilder(name, name, made.public_key(), x509.random_serial_number())
@@ -92,7 +92,7 @@ class AddressTokens:
         self._key = os.urandom(32)
 
     def make(self, address: tuple[str, int], original_id: bytes, retry_id: bytes, now_s: float) -> bytes:
-        """Return a token with the connection id that the client chose first and the id that the server assigned."""
+        """Return a token with the connection id that the client first chose and the id that the server assigned."""
         body = _TOKEN_HEAD.pack(int(now_s), len(original_id), len(retry_id)) + original_id + retry_id
         return body + self._sign(body, address)
 

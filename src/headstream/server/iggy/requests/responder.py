@@ -26,10 +26,10 @@ Response: TypeAlias = tuple[int, list[BytesLike]]
 
 _DONE: Final[Response] = 0, [response_head(0, 0)]
 WOKEN: Final[Response] = 0, [encode_response(0, WaitMessages.encode_reply(WaitResult(True)))]
-"""Response to a finished wait, without a recheck: a new message can wake a thousand waits at once."""
+"""Response to a finished wait, which is not checked again, because one message can end a thousand waits."""
 
 _MAX_LOGGED_FAULTS: Final = 5
-"""Refused requests logged per connection: a broken client sends many."""
+"""Maximum refused requests logged per connection, because a faulty client sends many."""
 
 _LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
 
@@ -85,7 +85,7 @@ class Responder:
             self._note_fault("invalid request", code, error)
         else:
             STORAGE_ERRORS.log_once(error, status)
-            if status == Status.ERROR and not session.is_extended:  # it says nothing to the client
+            if status == Status.ERROR and not session.is_extended:  # this status does not name the cause
                 self._note_fault("request refused", code, error)
         if status == Status.CLIENT_NOT_FOUND:
             session.is_ended = True

@@ -38,7 +38,7 @@ _NO_LOGIN_CODES: Final = frozenset({Code.PING, Code.LOGIN})
 _CLASSIC_LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
 _NO_CLIENT: Final = bytes(16)
 _POLL_END: Final = 13
-"""Bytes of a poll behind its partition and kind: value u64 | count u32 | auto_commit u8."""
+"""Number of bytes of a poll after partition and kind: value u64 | count u32 | auto_commit u8."""
 
 
 def _polled_place(payload: memoryview) -> bytes:
@@ -50,7 +50,7 @@ class VsrResponder(Responder):
     """Answers requests like Responder; a payload is a complete frame. `hold_s`: maximum wait of a poll, seconds.
 
     Attributes:
-        empty_polls: Polls since a poll last found messages. A poll that is repeated waits, because all partitions were empty.
+        empty_polls: The empty polls since the last poll that returned messages. A repeated poll waits: all partitions were empty.
     """
 
     encoding: VsrEncoding = VSR
@@ -69,7 +69,7 @@ class VsrResponder(Responder):
         return self.session.client_id
 
     def may_wait(self, code: int, payload: memoryview) -> bool:
-        """Return whether a request repeats a poll that was empty, as were all polls since."""
+        """Return whether a request repeats an empty poll, and no poll since then has returned messages."""
         return code == Code.POLL_MESSAGES and _polled_place(payload) in self.empty_polls
 
     def find(self, code: int, payload: memoryview) -> Response:
@@ -86,7 +86,7 @@ class VsrResponder(Responder):
         if not header.matches(body):
             return DecodeError("the body of a request does not match its checksum", HEADER_BYTES)
         if header.is_read and header.read_code in _CLASSIC_LOGINS:
-            return DecodeError("the login uses the older protocol", HEADER_BYTES)
+            return DecodeError("the login is a request of the older protocol", HEADER_BYTES)
         is_bound = header.is_read or (header.session == self.number and header.client == self.client)
         if code not in _NO_LOGIN_CODES and not (session.user_id and is_bound):
             return refusal(Status.UNAUTHENTICATED, "the request needs a login", advice="Log in first")

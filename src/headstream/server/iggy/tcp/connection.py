@@ -7,7 +7,7 @@
 
 A connection that starts with 4 zeros uses Iggy's protocol 0.11: the same path with VsrRequests and a VsrResponder.
 
-Reading pauses while a worker or a wait handles a request, and while the client does not read its responses. One client therefore
+Reading pauses while a request waits or runs on a worker, and while the client does not read its responses. One client therefore
 holds at most one frame, one response and a full write buffer, within the shared memory budget.
 """
 
@@ -45,8 +45,6 @@ from headstream.server.resources.loop_rounds import FRAMES_PER_ROUND, Connection
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryAccount, MemoryBudget
 from headstream.server.resources.wakeups import Wakeups
 from headstream.server.resources.workers import Workers
-
-# SharedTcp: what the connections of one server over TCP share.
 
 
 class SharedTcp(Protocol):

@@ -15,7 +15,7 @@ ROUND_BYTES: Final = 256 << 10
 connection or from ten."""
 
 _SHORT_REQUESTS: Final = 8
-"""The intake takes over after this many consecutive reads with only small requests: switching has a cost too."""
+"""Number of consecutive reads with only small requests after which the intake reads; switching has a cost."""
 
 
 class ReaderSwitch:
@@ -62,10 +62,10 @@ class ReaderSwitch:
                 self._transport.pause_reading()
 
     def yields(self, rounds: LoopRounds, go_on: Callable[[], None]) -> bool:
-        """After reading much data, stop reading until a round of the event loop has capacity; return whether reading has stopped.
+        """After a large read, stop reading until a round of the event loop has capacity; return whether reading has stopped.
 
         Args:
-            go_on: Called in this round; reads again unless reading is paused for another reason.
+            go_on: Called in the later round; reads again unless reading is paused for another reason.
         """
         if self.read_bytes < ROUND_BYTES or self.is_paused:
             return False
@@ -75,7 +75,7 @@ class ReaderSwitch:
         return True
 
     def resume(self) -> bool:
-        """Continue reading with the transport; return whether reading was paused other than by yields()."""
+        """Continue reading with the transport; return whether reading was paused, except by yields()."""
         was_yielding, self._is_yielding = self._is_yielding, False
         if not self.is_paused or self._transport.is_closing():
             return False

@@ -25,7 +25,7 @@ from headstream.server.resources.wakeups import Wakeups
 from headstream.server.resources.workers import Workers
 
 _TRIM_S: Final = 3.0
-"""Interval of returning freed memory to the system while much of the memory budget is held, seconds."""
+"""Interval at which freed memory is returned to the system while much of the memory budget is held, seconds."""
 _SCRATCH_BYTES: Final = 64 << 10
 """Size of the receive buffer that connections share, one after another."""
 _SMALL_POLL_BYTES: Final = 256 << 10

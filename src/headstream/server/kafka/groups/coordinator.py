@@ -1,6 +1,6 @@
 """Coordinator: the groups of Kafka clients that have members; runs in the event loop.
 
-Members are only stored in memory, and join again after a restart of the server. Committed offsets are stored in the log and
+Members are stored only in memory, and join again after a restart of the server. Committed offsets are stored in the log and
 shared with groups of the other transports.
 """
 
@@ -54,7 +54,7 @@ class Coordinator:
             group = self.groups[name] = KafkaGroup(name, caller.session.user_id)
         self.check_user(caller, group)
         if sum(map(len, asked.protocols.values())) + sum(each.size_bytes for each in self.groups.values()) > _MAX_BYTES:
-            raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, "the metadata of all groups' members is too large")
+            raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, "the metadata of all group members is too large")
         try:
             group.join(asked, lambda client: f"{client}-{secrets.token_hex(_ID_BYTES)}", respond, self.monotonic())
         finally:

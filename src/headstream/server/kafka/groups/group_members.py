@@ -1,4 +1,4 @@
-"""Members of Kafka clients' groups, and the states of such groups."""
+"""Members and states of the groups of Kafka clients."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ class Joining:
         protocols: Assignment protocol -> metadata, preferred protocol first.
         rebalance_s: How long other members wait for this member to rejoin, seconds.
         must_return: Whether a new member first receives an id and must join again with this id.
-        can_skip: Whether the member, as the leader, supports a response without a request for an
-            assignment.
+        can_skip: Whether the member, if it is the leader, supports a join response that does not request an assignment.
     """
 
     member_id: str

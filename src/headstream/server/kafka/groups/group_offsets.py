@@ -20,7 +20,7 @@ from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolErro
 
 _NONE: Final = -1
 _GROUPS_FROM: Final = 8
-"""From this version on, OffsetFetch reads several groups."""
+"""First version of OffsetFetch that reads several groups."""
 
 
 def _find(call: Call, name: str) -> FoundTopic:
@@ -113,7 +113,7 @@ def _fetch_topic(call: Call, group: str, topic: dict[str, Any]) -> dict[str, Any
         )
     except HeadstreamError as error:
         fault = fault_of(error)
-        is_unknown = fault is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # nothing is committed there, which is not an error
+        is_unknown = fault is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # the topic has no committed offsets, which is not an error
         answers = [_answer(index, _NONE, ErrorCode.NONE if is_unknown else fault) for index in topic["partition_indexes"]]
         return {"name": topic["name"], "partitions": answers}
     answers = [_answer(index, committed.get(index + 1, _NONE)) for index in topic["partition_indexes"]]
@@ -134,7 +134,7 @@ def _fetch_all(call: Call, group: str) -> list[dict[str, Any]]:
 
 
 def delete_offsets(call: Call) -> Reply:
-    """Delete the committed offsets of a group without members in the given partitions."""
+    """Delete the offsets that a group without members has committed in the given partitions."""
     name = call.request["group_id"]
     try:
         check_group(call, name)

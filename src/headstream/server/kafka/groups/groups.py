@@ -20,11 +20,11 @@ _Waited: TypeAlias = "Reply | asyncio.Future[dict[str, Any]]"
 _GROUP: Final = 0
 _LEAST_SESSION_MS: Final = 1_000
 _MOST_SESSION_MS: Final = 1_800_000
-"""Limits of a session timeout, seconds: the maximum is Kafka's; a shorter minimum would remove members at each pause."""
+"""Limits of a session timeout, milliseconds: the maximum is Kafka's; with a shorter minimum, pauses would remove members."""
 _LEAST_WITH_RETURN: Final = 4
-"""From this version of JoinGroup on, a new member gets its id first."""
+"""First version of JoinGroup in which a new member receives its id before it joins."""
 _LEAST_WITH_SKIPPING: Final = 9
-"""From this version of JoinGroup on, a response can request a leader to assign nothing."""
+"""First version of JoinGroup in which a response can tell the leader not to assign partitions."""
 
 
 def check_group(call: Call, name: str) -> None:
@@ -82,7 +82,7 @@ def join_group(call: Call) -> _Waited:
 
 
 class _Answer:
-    """A response that is sent later, once."""
+    """A response that is sent later, at most once."""
 
     def __init__(self) -> None:
         self.future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -94,7 +94,7 @@ class _Answer:
 
 
 def sync_group(call: Call) -> _Waited:
-    """Store the assignment from a group's leader, or wait for it."""
+    """Store the assignment from a group's leader, or wait for the assignment."""
     try:
         check_group(call, call.request["group_id"])
         answer, coordinator = _Answer(), call.context.coordinator
@@ -138,7 +138,7 @@ def leave_group(call: Call) -> Reply:
     return {"members": answers}
 
 
-# -- from outside ---------------------------------------------------------------------------------------------
+# -- administration -------------------------------------------------------------------------------------------
 
 
 def stored_in(call: Call, place: FoundTopic) -> Iterator[str]:
@@ -236,7 +236,7 @@ def _delete(call: Call, name: str) -> None:
         try:
             call.context.dispatcher.broker.groups.delete(place.topic.name, name)
             is_there = True
-        except NotFoundError:  # the topic does not have it, or was deleted since it was listed
+        except NotFoundError:  # the group has no offsets in the topic, or the topic was deleted since it was listed
             continue
         except GroupInUseError as error:
             raise ProtocolError(ErrorCode.NON_EMPTY_GROUP, error.what) from None

@@ -4,10 +4,10 @@
                         ^---------- a member joins, leaves, changes, or times out -------------------------'
 
 A static member, which has an instance id, does not leave when its client ends. If it returns before its session timeout, it
-receives a new member id and its previous assignment of the same generation; other members are not affected.
+receives a new member id and its previous assignment; the generation and the other members are not affected.
 
 A member lists its assignment protocols with metadata, which only members interpret. The response to a join or a sync is sent
-later, by calling a function of the request.
+later, with the function `respond`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from headstream.server.kafka.groups.group_members import GroupState, Joining, Ka
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError
 
 MAX_MEMBERS: Final = 1000
-"""Limit of members of a group: each change is sent to all of them."""
+"""Maximum members of a group, because each change is sent to all members."""
 
 _FIRST_DELAY_S: Final = 0.25
-"""How long the first member of an empty group waits for others, which mostly start together with it. Seconds."""
+"""How long the first member of an empty group waits for other members, which usually start at the same time, seconds."""
 _ID_LIFE_S: Final = 10.0
-"""How long a member id stays reserved for a member that has not joined with it. Seconds."""
+"""How long a member id stays reserved for a member that has not yet joined with the id, seconds."""
 
 
 @dataclass(eq=False)
@@ -155,7 +155,7 @@ class KafkaGroup:
             answer = self._joined(member)
             if leader == before.id and asked.can_skip:
                 answer["skip_assignment"] = True
-            elif leader == before.id:  # under the old id it takes itself for a follower, and assigns nothing
+            elif leader == before.id:  # the client then considers itself a follower, and assigns nothing
                 answer |= {"leader": leader, "members": []}
             respond(answer)
             return
@@ -193,7 +193,7 @@ class KafkaGroup:
             respond(answer)
 
     def beat(self, request: Mapping[str, Any], now_s: float) -> ErrorCode:
-        """Record a member's heartbeat; return whether the member must rejoin. ProtocolError if it is not a member."""
+        """Record a member's heartbeat; return whether the member must rejoin. ProtocolError if the member does not exist."""
         self.check(request["member_id"], request["generation_id"], request.get("group_instance_id"), now_s)
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else ErrorCode.NONE
 

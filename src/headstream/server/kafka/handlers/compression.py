@@ -16,11 +16,11 @@ from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolErro
 _GZIP_WINDOW: Final = 31
 _XERIAL: Final = b"\x82SNAPPY\0"
 _XERIAL_HEAD: Final = 16
-"""The frame that Java's clients put around blocks of snappy: magic, version, compatible version; then length i32 | block."""
+"""Size of the header that Java clients write before snappy blocks (length i32 | block): magic, version, compatible version."""
 _MOST_BLOCKS: Final = 4096
-"""Of a frame, when their sizes are added up: Java's clients put 32 KiB into each, and a batch has 64 MiB at most."""
+"""Maximum blocks of a frame whose sizes are added up; Java clients write blocks of 32 KiB, and batches of at most 64 MiB."""
 _ZSTD_WINDOW: Final = 1 << 27
-"""The largest window that zstd's own tool uses by default."""
+"""Maximum window that the zstd tool uses by default."""
 
 
 def decompress(codec: int, data: memoryview, most_bytes: int) -> bytes | memoryview:
@@ -58,7 +58,7 @@ def bound_decompressed(codec: int, data: memoryview, most_bytes: int) -> int:
     try:
         size = _SIZES[codec](data)
     except (RuntimeError, zstandard.ZstdError, ValueError, EOFError):
-        size = None  # decompress() explains the reason
+        size = None  # decompress() raises an error with the reason
     return min(most_bytes, len(data) * _RATIOS[codec] if size is None else size)
 
 

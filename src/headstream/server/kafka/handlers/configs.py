@@ -1,5 +1,5 @@
-"""The settings of topics with Kafka's names. Retention and cleanup can be changed. Other settings are accepted if the server
-behaves in this way or clients cannot notice a difference; responses contain effective values.
+"""The settings of topics with Kafka's names. Retention and cleanup can be changed. Other settings are accepted with
+values that the server implements or whose effect clients cannot notice; responses contain effective values.
 
 cleanup.policy        delete, or compact, or both       compaction_delay_us
 delete.retention.ms   how long null values are kept compaction_delay_us
@@ -35,7 +35,7 @@ _STRING: Final = 2
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 
 _TOMBSTONES_MS: Final = 86_400_000
-"""How long null values stay in a compacted topic by default: as in Kafka."""
+"""How long null values stay in a compacted topic by default, milliseconds; as in Kafka."""
 _NEVER: Final = str((1 << 63) - 1)
 _FIXED: Final[Mapping[str, tuple[str, int]]] = {
     "max.message.bytes": (str(MAX_BATCH_BYTES), _INT),
@@ -72,7 +72,7 @@ _ACCEPTED: Final[Mapping[str, re.Pattern[str]]] = {
     "segment.ms": _NUMBER,
     "unclean.leader.election.enable": _FLAG,
 }
-"""The values of settings that are accepted without an effect: how a broker stores a topic, or moves it between brokers."""
+"""Accepted values of settings without an effect, which determine how brokers store topics or move topics between brokers."""
 _REQUIRED: Final[Mapping[str, tuple[str, str]]] = {
     "flush.messages": (_NEVER, "choose when messages are synced to the disk with `headstream topic create --fsync`"),
     "flush.ms": (_NEVER, "choose when messages are synced to the disk with `headstream topic create --fsync`"),
@@ -85,7 +85,7 @@ _REQUIRED: Final[Mapping[str, tuple[str, str]]] = {
     "min.insync.replicas": ("1", "there is one broker"),
     "remote.storage.enable": ("false", "there is no remote storage"),
 }
-"""Settings with one accepted value, and the reason: any other would be without effect."""
+"""Settings with one accepted value, and the reason; other values would have no effect."""
 
 
 def _format_policy(options: TopicOptions) -> str:

@@ -4,7 +4,7 @@
     Fetch with the changes since the last     session.update(...)      partitions that changed in the log or the request are read
 
 Messages whose state is not `available` are skipped; a batch includes the skipped offsets, so that a client's position advances. A
-batch contains the uncompressed result of one poll, regardless of the batches as sent.
+batch contains the uncompressed result of one poll, regardless of the batches that producers sent.
 
 A session (KIP-227) keeps the partitions of a connection between fetches and is notified of appends. The time of a fetch therefore
 depends on the number of partitions with new messages, not on the number of all partitions.
@@ -34,11 +34,11 @@ _LEAST_BYTES: Final = 16 << 10
 """While memory is scarce, the first partition with messages still returns this many bytes."""
 _MOST_MESSAGES: Final = 1 << 20
 _STORED_SHARE: Final = 1.25
-"""About the ratio of a stored message's size to its record's: the read limit is larger by it."""
+"""Approximate ratio of the size of a stored message to the size of its record, by which the read limit is larger."""
 _MOST_DELTA: Final = (1 << 31) - 1
 _MOST_EPOCH: Final = (1 << 31) - 1
 _MOST_PARTITIONS: Final = 10_000
-"""Limit of the partitions of a session; a client with more lists all of them in each fetch."""
+"""Maximum partitions of a session; a client with more partitions lists all partitions in each fetch."""
 _NO_BOUNDS: Final = (-1, -1)
 
 
@@ -71,7 +71,7 @@ class FetchSession:
         self._known_by: tuple[object, object] = None, None
         self._parts: dict[tuple[str, int], _FetchedPartition] = {}
         self._by_directory: dict[str, tuple[str, int]] = {}
-        self._pending: dict[tuple[str, int], None] = {}  # to be read, in turn; any thread adds to it
+        self._pending: dict[tuple[str, int], None] = {}  # partitions to read, in order; any thread adds partitions
         self._reported: list[tuple[_FetchedPartition, tuple[int, int], bool]] = []
         self._is_notified = self._is_final = False
         self._is_full = True
@@ -101,10 +101,10 @@ class FetchSession:
 
     @property
     def reads(self) -> int:
-        """The number of partitions that the next read reads."""
+        """The number of partitions in the next read."""
         return len(self._parts if self._is_full else self._pending)
 
-    # -- which partitions ------------------------------------------------------------------------------------
+    # -- partitions ------------------------------------------------------------------------------------------
 
     def update(self, call: Call) -> bool:
         """Apply the next fetch, which lists changes; return False if the session would have too many partitions."""
@@ -182,11 +182,11 @@ class FetchSession:
             self._is_notified = True
             self._on_notify()
 
-    # -- what is in them -------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     def read(self) -> Reply:
         """Return the current response: all partitions for the first fetch, later the partitions with changes."""
-        self._is_notified = False  # before reading: an append during it notifies again
+        self._is_notified = False  # before reading, so that an append during the read notifies again
         self._size, self._is_final = 0, False
         self._reported.clear()
         left, topics = min(self.request["max_bytes"], self._free_bytes()), dict[str, list[dict[str, Any]]]()
@@ -208,7 +208,7 @@ class FetchSession:
         return {"session_id": self.id, "responses": [{"topic": name, "partitions": answers} for name, answers in topics.items()]}
 
     def finish(self) -> None:
-        """Record that the result of the last read is sent; its partitions with messages come last in the next read."""
+        """Record that the result of the last read is sent; partitions that returned messages come last in the next read."""
         self.epoch = self.epoch + 1 if self.epoch < _MOST_EPOCH else 1
         for part, bounds, has_records in self._reported:
             part.shown = bounds
@@ -268,7 +268,7 @@ class FetchSession:
         )
 
     def _check_again(self, place: FoundTopic, number: int, offset: int, end: int, polled: Polled) -> tuple[int, int]:
-        """Raise an error for an offset that was dropped during the read; the client decides where to continue."""
+        """Raise an error for an offset that was removed during the read; the client decides where to continue."""
         first, end_now = find_bounds(self._call, place, number)
         if offset < first or polled.generation != place.topic.generation(number):
             raise OffsetOutOfRangeError(f"offset {offset} was removed")
@@ -276,7 +276,7 @@ class FetchSession:
 
 
 def open_session(call: Call, before: FetchSession | None, on_notify: Callable[[], None]) -> FetchSession:
-    """Return the session that a fetch continues, or a new session; ProtocolError if it does not exist or the epoch differs."""
+    """Return the session that a fetch continues, or a new session; ProtocolError if the id or epoch is wrong."""
     number, epoch = call.request.get("session_id", 0), call.request.get("session_epoch", -1)
     if epoch <= 0:
         if before is not None:

@@ -1,4 +1,4 @@
-"""Produce: appends clients' record batches to partitions, once for idempotent producers; assigns ids to such producers."""
+"""Produce: appends clients' record batches to partitions, exactly once for idempotent producers; assigns producer ids."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from headstream.server.reporting.storage_errors import STORAGE_ERRORS
 _ACKS: Final = (-1, 0, 1)
 _NO_ID: Final = -1
 _BIG_BYTES: Final = 128 << 10
-"""Requests from this size on run on a thread: most of the work releases the GIL."""
+"""Requests from this size on run on a thread, because most of the work releases the GIL."""
 _UNCHARGED_BYTES: Final = 1 << 20
-"""Decompressed size from which batches are charged to the memory budget, which can wait; smaller ones stay in the event loop."""
+"""Decompressed size from which batches are handled on a thread and reserve memory of the budget, which can take time."""
 _ATTRIBUTES_AT: Final = 22
 _CODEC: Final = 7
 
@@ -112,9 +112,7 @@ def _store(call: Call, name: str, index: int, records: memoryview | None) -> tup
             raise ProtocolError(ErrorCode.INVALID_PRODUCER_EPOCH, "the producer id belongs to another user")
         number = BatchNumber(batch.producer_id, batch.epoch, batch.sequence)
         return messages.append(topic, index + 1, batch.messages, number).offset, start
-    except (
-        DecodeError
-    ) as error:  # an invalid message, as a header's key that is not text: not damage in transit, after which clients retry
+    except DecodeError as error:  # an invalid message, not damage in transit, after which clients would retry
         raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from None
 
 

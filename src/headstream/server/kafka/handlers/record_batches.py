@@ -42,7 +42,7 @@ _LOG_TIME: Final = 8
 _TRANSACTIONAL: Final = 16
 _CONTROL: Final = 32
 _NO_TIME_MS: Final = -1
-"""The time of a record without one."""
+"""The timestamp of a record without a timestamp."""
 _OWN: Final = frozenset({KEY_HEADER, NULL_HEADER})
 
 
@@ -62,7 +62,7 @@ class ClientBatch(NamedTuple):
 
 
 def read_batch(records: memoryview | None, convention: Convention = "headstream") -> ClientBatch:
-    """Return the messages of a client's batch, with the topic's header convention; one batch per partition and request.
+    """Return the messages of a client's batch, decoded with the topic's header convention; a request has one batch per partition.
 
     Raises:
         DecodeError: the bytes are not a batch or do not match the checksum.
@@ -114,7 +114,7 @@ def make_batch(
     return encode_batch(chunks, base_offset, last_offset, LEADER_EPOCH, write, is_typed=convention == "headstream")
 
 
-# -- what the kernels leave -----------------------------------------------------------------------------------
+# -- rare records ---------------------------------------------------------------------------------------------
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
@@ -151,7 +151,7 @@ def _decode_rare_record(record: memoryview, base_ms: int | None, convention: Con
         KafkaRecord(value=value, key=key, headers=tuple(headers), timestamp_ms=time_ms), convention=convention
     )
     if message.state != MessageState.AVAILABLE:
-        raise HeaderError("a new message must be available", where=STATE_HEADER, advice="Set the state afterwards")
+        raise HeaderError("a new message must have the state available", where=STATE_HEADER, advice="Set the state afterwards")
     pairs = list(message.headers.items())
     reserved = next((name for name, _ in pairs if name in _OWN), None)
     if reserved is not None:

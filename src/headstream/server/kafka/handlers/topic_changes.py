@@ -21,9 +21,9 @@ from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolErro
 from headstream.server.reporting.storage_errors import STORAGE_ERRORS
 
 _DEFAULT: Final = -1
-"""A number that the server chooses."""
+"""The value with which a client lets the server choose a number."""
 _END: Final = -1
-"""The offset that stands for the partition's end."""
+"""The offset with which a client selects the end of a partition."""
 
 
 def create_topics(call: Call) -> Reply:
@@ -84,7 +84,7 @@ def _check_copies(wanted: dict[str, Any]) -> None:
         raise ProtocolError(ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be 1: there is one broker")
     numbers = sorted(each["partition_index"] for each in wanted["assignments"])
     if numbers != list(range(len(numbers))) or any(len(each["broker_ids"]) != 1 for each in wanted["assignments"]):
-        raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "assignments must list partitions from 0, with one broker")
+        raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "assignments must list partitions from 0, with one broker each")
 
 
 def _check_right(call: Call, name: TopicName) -> None:

@@ -60,7 +60,7 @@ def find_place(call: Call, name: str, right: Callable[[Rights, int, int], None])
 
 
 def is_allowed(right: Callable[..., None], *arguments: int) -> bool:
-    """Return whether the user has a right; `right` is a method of Rights with arguments."""
+    """Return whether the user has a right; `right` is a method of Rights, called with `arguments`."""
     try:
         right(*arguments)
     except PermissionDeniedError:

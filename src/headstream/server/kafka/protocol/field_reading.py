@@ -16,7 +16,7 @@ from headstream.server.kafka.protocol.field_kinds import NUMBERS, default_of, is
 from headstream.server.kafka.protocol.schema_text import KafkaField
 
 MAX_ELEMENTS: Final = 200_000
-"""Limit of the elements of all arrays of one request: more than a cluster's metadata has; some tens of MiB of objects."""
+"""Maximum elements of all arrays of one request; the elements use up to several tens of MiB."""
 
 _COUNT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")

@@ -14,13 +14,13 @@ from headstream.server.kafka.protocol.field_kinds import NUMBERS, default_of, is
 from headstream.server.kafka.protocol.schema_text import KafkaField
 
 _PIECE_BYTES: Final = 4 << 10
-"""Records from this size on are a piece of a response of their own, without a copy."""
+"""Records from this size on are a separate piece of a response and are not copied."""
 
 _COUNT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 
 Write = Callable[[list[BytesLike], Any], None]
-"""Pieces that end with a bytearray, which the function continues, and the value."""
+"""Writes a value to pieces whose last piece is a bytearray, to which the function appends."""
 
 
 def make_writer(fields: Sequence[KafkaField], version: int, *, is_flexible: bool) -> Write:

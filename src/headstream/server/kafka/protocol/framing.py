@@ -17,7 +17,7 @@ _LENGTH: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">hhih")
 _RESPONSE: Final = struct.Struct(">ii")
 _SMALL_BYTES: Final = 4 << 10
-"""Smallest buffer: enough for a fetch of a few partitions, a heartbeat, a commit."""
+"""Minimum size of a buffer, which suffices for a fetch of a few partitions, a heartbeat, or a commit."""
 _MAX_TAGS: Final = 100
 
 
@@ -35,7 +35,7 @@ class RequestHead(NamedTuple):
 
 
 def pull_head(frame: memoryview) -> tuple[RequestHead, int]:
-    """Return the head (without tagged fields) of a frame (without length), and the position after the head; DecodeError."""
+    """Return the head of a frame, without tagged fields, and the position after the head; DecodeError if invalid."""
     if len(frame) < _HEAD.size:
         raise DecodeError("the header of a request is cut short", 0, _HEAD.size, len(frame))
     api_key, version, correlation_id, size = _HEAD.unpack_from(frame)

@@ -4,7 +4,7 @@
       key string 0-3                          in versions 0 to 3
       coordinator_keys []string 4+            from version 4 on
       coordinators [] 4+ {                    an array of structures
-        error_message string ?                nullable (`?2+`   : from version 2 on)
+        error_message string ?                nullable (`?2+`: from version 2 on)
         node_id int32 =-1                     the default, if it is not 0, "" or empty
         leader struct tag=1 {                 a tagged field
       }
@@ -28,7 +28,7 @@ from headstream.server.kafka.protocol.field_writing import Write, make_writer
 from headstream.server.kafka.protocol.schema_text import KafkaField, parse_text
 
 
-@dataclass(frozen=True, eq=False)  # hashed by identity, with each request
+@dataclass(frozen=True, eq=False)  # hashed by identity, for each request
 class Schema:
     """A request or a response in all versions.
 
@@ -49,7 +49,7 @@ class Schema:
         return self.flexible_from is not None and version >= self.flexible_from
 
     def decode(self, version: int, data: BytesLike) -> dict[str, Any]:
-        """Return a message by field name, ignoring surplus bytes; records are views of the data, not copies. DecodeError."""
+        """Decode a message to values by field name; surplus bytes are ignored. Records are views. DecodeError if invalid."""
         cursor = Cursor(memoryview(data))
         try:
             return _reader_of(self, version)(cursor)
@@ -57,7 +57,7 @@ class Schema:
             raise DecodeError(f"{self.name} version {version}: {error}", cursor.at) from None
 
     def encode(self, version: int, values: Mapping[str, Any]) -> list[BytesLike]:
-        """Return a message in pieces; missing fields get defaults, fields of other versions are omitted."""
+        """Encode a message to pieces; missing fields get defaults, and fields of other versions are omitted."""
         pieces: list[BytesLike] = [bytearray()]
         _writer_of(self, version)(pieces, values)
         return [piece for piece in pieces if len(piece)]

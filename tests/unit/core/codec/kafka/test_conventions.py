@@ -129,7 +129,7 @@ def test_encode_headers_completes_an_event_and_gives_back_what_the_message_had()
     with pytest.raises(HeaderError, match="requires the attribute type"):
         encode_record(Message(payload=b"", id=1, topic="a/b"), convention="cloudevents")
     for convention, pairs in (("cloudevents", {"type": "a", "ce_type": "b"}), ("spring", [("a", 1), ("a", 2)])):
-        with pytest.raises(HeaderError, match=f"is repeated, which {convention} cannot hold"):
+        with pytest.raises(HeaderError, match=f"is repeated, which {convention} cannot represent"):
             encode_record(Message(payload=b"", headers=Headers(pairs)), convention=convention)  # type: ignore[arg-type]
 
 

@@ -41,7 +41,7 @@ def _measure(
     validity: cython.p_const_uchar,
     some_null: cython.bint,
 ) -> cython.void:
-    """Add the size of its value to each message: `extra` plus `width`, or plus the value's length if `width` is -1."""
+    """Add a column's sizes to the messages' sizes: `extra` plus `width`, or plus the value's length if `width` is -1."""
     i: cython.longlong
     for i in range(count):
         if not c.is_null(validity, some_null, i):
@@ -121,7 +121,7 @@ def _measure_lists(
     validity: cython.p_const_uchar,
     some_null: cython.bint,
 ) -> cython.void:
-    """Add the size of its list of headers to each message."""
+    """Add the size of each message's list of headers to the message's size."""
     i: cython.longlong
     for i in range(count):
         if not c.is_null(validity, some_null, i):

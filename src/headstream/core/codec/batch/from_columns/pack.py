@@ -2,7 +2,7 @@
 
     sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
 
-First the position and size of each message's value is determined for each column (-1: no value). Then the messages are written
+First the position and size of each message's value are determined for each column (-1: no value). Then the messages are written
 one after another. A key and a null payload become reserved headers.
 """
 
@@ -31,7 +31,7 @@ else:
 
 PLAN_SIZE = cython.declare(cython.longlong, layout.PLAN_BYTES)
 
-# The reserved headers: that of a key up to the key's length, and that of a null payload.
+# The reserved header of a key, up to the key's length, and the reserved header of a null payload.
 _RESERVED: Final = struct.pack("<I6sB", 6, b"hs.key", 1) + struct.pack("<I7sBIB", 7, b"hs.null", 3, 1, 1)
 
 

@@ -5,8 +5,8 @@
 
 A record's time is the message's hs.timestamp, or its append time if hs.timestamp is missing or in the millisecond before 1970:
 Kafka's number for this millisecond, -1, means no time. hs.key and hs.null become the record's key and null value. An hs.timestamp
-of full milliseconds directly after them becomes only the record's time. All other headers are written as text, followed by
-hs.kinds. Messages that encode_row() cannot encode are passed to write_fallback(), one by one.
+of full milliseconds directly after these headers is written only as the record's time. All other headers are written as text,
+followed by hs.kinds. Messages that encode_row() cannot encode are passed to write_fallback(), one by one.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ BROKEN = cython.declare(cython.int, 3)
 
 RECORD_SPACE = cython.declare(cython.longlong, 64)
 NO_TIME = cython.declare(cython.longlong, -1)
-"""Milliseconds of a record without a time, and microseconds of a message without an hs.timestamp that a record can have."""
+"""The time of a record without a time, and of a message without an hs.timestamp that a record can represent."""
 
 HS_TIMES = cython.declare(cython.ulonglong, int.from_bytes(b"hs.times", "little"))
 TAMP = cython.declare(cython.uint, int.from_bytes(b"tamp", "little"))

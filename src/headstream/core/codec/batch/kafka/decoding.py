@@ -43,9 +43,9 @@ LOSSY_ROW: Final = 2
 
 MAX_HEADERS = cython.declare(cython.longlong, 64)
 FALLBACK = cython.declare(cython.longlong, -2)
-_GROWTH: Final = 25  # the bytes of a header in a block beyond its key and its text
+_GROWTH: Final = 25  # number of bytes of a header in a block, without key and text
 
-PLAIN = cython.declare(cython.int, 0)  # of roles.py
+PLAIN = cython.declare(cython.int, 0)  # as in roles.py
 DROPPED = cython.declare(cython.int, 1)
 
 

@@ -110,7 +110,7 @@ def kind_of(
     entry: cython.longlong = ENTRY_BYTES * (count - 1)
     while entry >= 0 and not _is_key(
         text, c.load64_signed(entries, entry), c.load64_signed(entries, entry + layout.KINDS_EQUALS), keys, key, size
-    ):  # of entries of the same key the last counts
+    ):  # of several entries with the same key, the last is used
         entry -= ENTRY_BYTES
     if entry < 0:
         return 0

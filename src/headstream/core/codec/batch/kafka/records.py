@@ -41,7 +41,7 @@ else:
 
 NO_BASE = cython.declare(cython.longlong, NO_BASE_MS)
 NO_TIME = cython.declare(cython.longlong, -1)
-"""The time of a record without a time, milliseconds; as microseconds, it is impossible for a record."""
+"""The time of a record without a time, in milliseconds; no record has this time in microseconds."""
 FALLBACK = cython.declare(cython.longlong, -2)
 
 _GROWTH: Final = 85

@@ -14,7 +14,7 @@ else:
 
 FALLBACK = cython.declare(cython.longlong, -2)
 
-# The role of a header: one of the message's own, or a reserved one by number.
+# The role of a header: a header of the message, or the number of a reserved header.
 PLAIN = cython.declare(cython.int, 0)
 DROPPED = cython.declare(cython.int, 1)
 KINDS = cython.declare(cython.int, 2)
@@ -28,7 +28,7 @@ ENDS_ID = cython.declare(cython.uint, int.from_bytes(b"s.id", "little"))
 ENDS_APPENDED = cython.declare(cython.ulonglong, int.from_bytes(b"appended", "little"))
 ENDS_CHECKSUM = cython.declare(cython.ulonglong, int.from_bytes(b"checksum", "little"))
 
-# The first bytes of the keys and values that mark a record as one of a convention.
+# The first bytes of the keys and values that indicate a record's convention.
 SPRING = cython.declare(cython.ulonglong, int.from_bytes(b"spring_j", "little"))
 SPRING_DLT = cython.declare(cython.ulonglong, int.from_bytes(b"kafka_dl", "little"))
 SPRING_ATTEMPT = cython.declare(cython.ulonglong, int.from_bytes(b"kafka_de", "little"))
@@ -78,7 +78,7 @@ def _is_readable(role: cython.int, values: cython.p_const_uchar, at: cython.long
 @cython.exceptval(check=False)
 @cython.nogil
 def _mark_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong) -> cython.int:
-    """Return 1 if bytes begin like the mark of a convention, 2 if this mark is valid beside hs.kinds, otherwise 0."""
+    """Return 1 if bytes begin like the marker of a convention, 2 if this marker can occur together with hs.kinds, otherwise 0."""
     if size < 8:
         return 0
     word: cython.ulonglong = c.load64(p, at)

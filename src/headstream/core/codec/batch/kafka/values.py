@@ -145,7 +145,7 @@ def _read_char(
 def read_text(
     kind: cython.int, p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, q: cython.p_uchar, to: cython.longlong
 ) -> cython.longlong:
-    """Write the value of a text; return its size, -1 if the text is invalid, or -2 if it is too long for this kernel.
+    """Write the value that a header's text represents; return its size, -1 for invalid text, -2 if too long for this kernel.
 
     For an unknown kind the text is copied unchanged. The output has space for the size of the text plus 16 bytes.
     """

@@ -5,14 +5,14 @@
     key      the reserved first header `hs.key` (raw); for a null payload `hs.null` follows (headers.py)
     table    count u64 | reserved u64 | slots of (hash u128 | offset + 1 u64); a free slot is all zeros
 
-    dropped  offset u64, ascending: marked messages whose grace has expired
+    dropped  offset u64, ascending: messages marked for deletion whose grace has expired
 
-note_keys() records the newest offset of each key. compact_messages() then copies the messages that are not dropped and for whose
-key there is no newer message.
+note_keys() records the newest offset of each key. compact_messages() then copies each message that is not dropped and has no
+newer message with the same key.
 
 A key is identified by its 128-bit SipHash-2-4 under a secret random seed, so the table's size does not depend on the
 keys' lengths. The probability that two of the 3 million keys of a full table have the same hash is 2^-85, even for chosen keys.
-This is far less than the probability of a memory fault in the keys.
+A memory fault in the keys is far more probable.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def new_key_table(keys_count: int) -> bytearray:
 def note_keys(stored: BytesLike, table: bytearray, seed: bytes) -> int:
     """Record the newest offset of each key until the table is full; return the byte position reached.
 
-    This is the position of the first message that did not fit, or the size of `stored`. The seed is 16 random bytes.
+    The position reached is the start of the first message that did not fit, or the size of `stored`. The seed is 16 random bytes.
     """
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)

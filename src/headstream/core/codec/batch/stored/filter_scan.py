@@ -6,8 +6,8 @@
     step     operation u8 | test u8 | first u16 | second u16 | count u16
     name     byte_position u32 | size_bytes u32
 
-The values are six fields (offset, timestamp, state, id, key, payload size; the bits of `fields` show which are used), one value
-per header, and the literals. Their contents by type:
+The values are six fields (offset, timestamp, state, id, key, payload size; the bits of `fields` show which fields are used), one
+value per header, and the literals. Their contents by type:
 
     NULL, OPAQUE   none; OPAQUE is a value of a kind unknown to this version
     WHOLE          magnitude, 128 bits, and sign
@@ -59,17 +59,17 @@ else:
 HEAD = cython.declare(cython.longlong, layout.PROGRAM_BYTES)
 VALUE = cython.declare(cython.longlong, layout.VALUE_BYTES)
 
-# What happens to a message that compares values that cannot be compared.
+# The handling of a message with values that cannot be compared.
 DELIVER = cython.declare(cython.int, 1)
 STOP = cython.declare(cython.int, 2)
 
-# How a part of a scan ended, if not with a fault.
+# How a part of a scan ended if there was no fault.
 ALL_SCANNED = cython.declare(cython.longlong, 0)
 RUNS_FULL = cython.declare(cython.longlong, 1)
 STOPPED = cython.declare(cython.longlong, 2)
 
 _RUNS: Final = 256
-"""Number of runs of matching messages that one part of a scan lists."""
+"""Maximum number of runs of matching messages that one part of a scan lists."""
 
 _STACK_BYTES: Final = 256
 """Size of the stack, sufficient for the deepest expression; core/filters/parser.py limits the depth."""

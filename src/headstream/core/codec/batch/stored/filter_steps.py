@@ -25,7 +25,7 @@ TRUE = cython.declare(cython.int, 1)
 UNKNOWN = cython.declare(cython.int, 2)
 FAILED = cython.declare(cython.int, 3)
 
-# What order_of() returns besides -1, 0 and 1; the first is that of hs_compare_floats().
+# The results of order_of() besides -1, 0 and 1; hs_compare_floats() also returns the first of them.
 NO_ORDER = cython.declare(cython.int, 2)
 ONE_IS_NULL = cython.declare(cython.int, 3)
 NOT_COMPARABLE = cython.declare(cython.int, 4)

@@ -151,7 +151,7 @@ def _drop(
         end += 4 + c.load32(p, end)
         is_repeat = False
         if low != 0 or high != 0:
-            # A slot here contains the position + 1 of its message; the array behind all slots, how many were retained before it.
+            # A slot of `own` contains the position + 1 of a message; the array after the slots, the messages retained before it.
             slot = _slot_of(p, 0, own, 0, own_mask, 1, seed, low, high)
             if slot >= 0:
                 is_repeat = kept - c.load32(own, numbers + 4 * slot) <= capacity
@@ -230,7 +230,7 @@ def note_ids(stored: BytesLike, window: bytearray) -> None:
 def drop_repeats(sent: BytesLike, window: bytearray) -> bytearray | None:
     """Return a sent batch without the messages whose id repeats an id of the newest messages; None if all ids are new.
 
-    Each message is compared with as many preceding messages as the window has capacity. Retained messages of the batch replace
+    Each message is compared with the preceding messages, up to the capacity of the window. Retained messages of the batch replace
     the oldest messages of the window in this comparison, so an id can also repeat within the batch.
 
     A message with id 0 has no id and is always new. The window is not changed.

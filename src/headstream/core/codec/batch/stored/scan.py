@@ -152,7 +152,7 @@ def take_at(
     size_bytes: cython.longlong,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Return the end of at most `count` messages and `size_bytes`, at least one message, and record their number; or a fault."""
+    """Return the end of at least one and at most `count` messages within `size_bytes`, or a fault; record their number."""
     start: cython.longlong = at
     taken: cython.longlong = 0
     end: cython.longlong
@@ -244,7 +244,7 @@ def _find_first(stored: BytesLike, field_at: int, least: int, start: int) -> int
 
 
 def take(stored: BytesLike, start: int, count: int, size_bytes: int) -> tuple[int, int]:
-    """Return the end and number of the messages within a maximum count and size; the first can exceed the size."""
+    """Return the end and number of the messages within a maximum count and size; the first message can exceed the size."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes

@@ -48,7 +48,7 @@ STATES: Final = 512
 
 _NOTES: Final = struct.Struct("<6q")
 _CHECK_NOTES: Final = struct.Struct("<11q")
-"""A fault, then the state between two checks: byte of the row, begin of its send, and the checked part of the send: its
+"""A fault, then the state between two checks: position of the row, start of its send, and the checked part of the send: its
 end, count of messages, CRC-32C."""
 _FAULTS: Final = {0: "", -1: "cut", -2: "offset", -3: "payload"}
 
@@ -57,7 +57,7 @@ _FAULTS: Final = {0: "", -1: "cut", -2: "offset", -3: "payload"}
 @cython.exceptval(check=False)
 @cython.nogil
 def _sum(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, states: cython.p_uchar, crc: cython.uint) -> cython.uint:
-    """Restore the states of complete messages, which are set to 0, and return the CRC-32C computed before that."""
+    """Compute the CRC-32C of complete messages whose states are set to 0, then restore the states; return the CRC-32C."""
     crc = crc32c_from(q, at, end - at, crc)
     number: cython.longlong = 0
     while at < end:

@@ -3,14 +3,14 @@
 A header's value is the value that a filter compares. filter_values.py reads it, in the layout that filter_scan.py shows.
 
     values   six unused fields | one value per header | for each header: kept values | listed values
-    kept     smallest, largest integer | smallest, largest float | smallest, largest text
+    kept     smallest, largest integer | smallest, largest float | smallest, largest string
     listed   up to 64 distinct values
-    counts   for each header, as u64: nulls, opaque, false, true, integers, floats, NaNs, texts, listed values
+    counts   for each header, as u64: nulls, opaque, false, true, integers, floats, NaNs, strings, listed values
              | the hash of each listed value
 
-A hash is a SipHash-2-4 of 128 bits. Its key is HASH_KEY followed by 1 for numbers or 2 for texts (two u64). The hashed bytes are
-the bytes of a text, or the first 24 bytes of a number's value. A Bloom filter contains the integers and texts: if low and high
-are the halves of the hash, bit (low + i * (high | 1)) modulo the number of bits is set for each i from 0 to hashes - 1.
+A hash is a SipHash-2-4 of 128 bits. The key is HASH_KEY followed by 1 for numbers or 2 for strings (two u64). The hashed bytes
+are the bytes of a string, or the first 24 bytes of a number's value. A Bloom filter contains the integers and strings: if low and
+high are the halves of the hash, bit (low + i * (high | 1)) modulo the number of bits is set for each i from 0 to hashes - 1.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class HeaderValues:
 def _keep(v: cython.p_uchar, value: cython.longlong, to: cython.longlong) -> cython.void:
     """Copy a value to another position among the values."""
     c.copy(v, to, v, value, VALUE)
-    if v[value + layout.VALUE_SOURCE] == 2:  # a text in the value itself
+    if v[value + layout.VALUE_SOURCE] == 2:  # a string in the value itself
         c.store64(v, to + layout.VALUE_LOW, to + layout.VALUE_TEXT)
 
 
@@ -342,6 +342,6 @@ def _take(stored: memoryview, scratch: bytearray, at: int) -> Scalar:
 
 
 def hash_value(data: BytesLike, *, is_text: bool) -> tuple[int, int]:
-    """Return both halves of the hash of a text, or of the first 24 bytes of a number's value in the layout of filter_scan.py."""
+    """Return both halves of the hash of a string, or of a number's first 24 bytes in the layout of filter_scan.py."""
     low, high = _HASH.unpack(siphash(data, _HASH.pack(_KEY, 2 if is_text else 1)))
     return low, high

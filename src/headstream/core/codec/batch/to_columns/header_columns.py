@@ -68,7 +68,7 @@ def _find_headers(
     wanted: cython.longlong,
     found: cython.p_uchar,
 ) -> cython.void:
-    """Record the position of the kind of the last header of each requested name, -1 if it is missing, column by column."""
+    """For each requested name, record the position of the last header's kind (-1 if it is missing), column by column."""
     i: cython.longlong
     column: cython.longlong
     for i in range(count):

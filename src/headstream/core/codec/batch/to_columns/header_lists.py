@@ -1,7 +1,7 @@
 """Converts the headers of stored messages to lists, buffers in Arrow's layout, without a Python object per header.
 
 An `array` has every header in order, with the value's bytes as stored. A `map` has each key once, sorted, with its last value as
-a VARIANT. Neither has the reserved headers.
+a VARIANT. Both forms omit the reserved headers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ else:
 EMPTY_METADATA: Final = bytes([0x11, 0, 0])
 """The VARIANT metadata of an empty key list, which all values of a map share."""
 _NOTES: Final = struct.Struct("<7q")
-_VALUE_GROWTH: Final = 41  # the maximum bytes of a VARIANT value beyond those of the stored one
+_VALUE_GROWTH: Final = 41  # maximum number of bytes by which a VARIANT value exceeds the stored value
 
 
 @cython.cfunc

@@ -83,7 +83,7 @@ def write_whole(
 ) -> cython.bint:
     """Write an integer into a column of numbers; return whether it fits.
 
-    The limit of magnitudes is exclusive, and its low half is not 0. WHOLE is limited by its width and does not use it.
+    The limit of magnitudes is exclusive, and its low half is not 0. WHOLE is limited by its width and does not use the limit.
     """
     is_signed: cython.bint = kind <= 8
     low: cython.ulonglong = _low_of(p, at, size, is_signed)
