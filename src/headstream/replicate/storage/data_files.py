@@ -76,7 +76,7 @@ class DataFileWriter:
         self._statistics = _Statistics(self._snapshot, self._schema.names)
         sample = rows.slice(0, _SAMPLED_ROWS)
         flat = [field.name for field in sample.schema if not pa.types.is_nested(field.type)]
-        repeated = [name for name in flat if pc.count_distinct(sample[name]).as_py() <= (1 - _REPEATED_SHARE) * len(sample)]
+        repeated = [name for name in flat if len(sample[name].unique()) <= (1 - _REPEATED_SHARE) * len(sample)]
         return pq.ParquetWriter(
             self._sink, self._schema, compression="snappy", use_dictionary=repeated, store_schema=False, coerce_timestamps="us"
         )
