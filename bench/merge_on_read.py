@@ -339,7 +339,7 @@ def main() -> None:
                 shutil.rmtree(directory, ignore_errors=True)
         if "pipeline" in parts:
             settings = {"spark.master": "local[2]", "spark.driver.memory": "4g"}
-            with open_session("bench-merge-on-read", settings, [], only_plans=True) as spark:
+            with open_session("bench-merge-on-read", settings, [], is_brief=True) as spark:
                 measure_pipeline(report, Path(name, "pipeline"), max(sizes), spark)
         if "store" in parts:
             measure_store(report, Path(name, "store"), 1_000_000 // scale)

@@ -259,11 +259,11 @@ def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
     from headstream.replicate.settings.config import is_kafka
 
     _show_log()
-    only_plans = not is_kafka(config.source) and "spark" not in config.rules.engines
+    is_brief = config.once and not is_kafka(config.source) and "spark" not in config.rules.engines
     with (
         show_progress("starting Spark") as show,
         _kept_handlers(),
-        open_session("headstream-replicate", config.spark, config.table_places, only_plans=only_plans) as spark,
+        open_session("headstream-replicate", config.spark, config.table_places, is_brief=is_brief) as spark,
     ):
         pipeline = ReplicatePipeline(spark, config, on_progress=lambda summary: show(_describe(summary)))
         came = _stop_by_signals(pipeline)

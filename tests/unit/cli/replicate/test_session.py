@@ -25,17 +25,17 @@ def test_jars_that_cannot_be_fetched_are_left_out_with_a_warning(
 
 
 @pytest.mark.parametrize(
-    ("master", "given", "only_plans", "options"),
+    ("master", "given", "is_brief", "options"),
     [
         ("local[2]", "-Da=b", True, "-XX:TieredStopAtLevel=1 -Da=b"),
         ("local-cluster[1,1,1024]", "-Da=b", True, "-Da=b"),
         ("local[2]", "-Da=b", False, "-Da=b"),
     ],
 )
-def test_session_has_no_second_compiler_when_java_only_plans_on_one_machine(
-    master: str, given: str, only_plans: bool, options: str, monkeypatch: pytest.MonkeyPatch
+def test_session_has_no_second_compiler_when_a_run_on_one_machine_is_brief(
+    master: str, given: str, is_brief: bool, options: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark, "session", lambda name, *, config, with_jars: config)
     monkeypatch.setattr(spark, "stop", lambda session: None)
-    with session.open_session("test", {"spark.master": master, _OPTIONS: given}, [], only_plans=only_plans) as config:
+    with session.open_session("test", {"spark.master": master, _OPTIONS: given}, [], is_brief=is_brief) as config:
         assert config[_OPTIONS] == options  # type: ignore[index]
