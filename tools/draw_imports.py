@@ -85,7 +85,13 @@ def read_imports(src: Path = SRC) -> set[tuple[str, str]]:
 
 def _targets(tree: ast.Module) -> Iterator[str]:
     """Yield the names of this package that a module imports."""
-    for node in ast.walk(tree):
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        # No expression has imports: most nodes are left out.
+        left += [
+            child for child in ast.iter_child_nodes(node) if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case))
+        ]
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None:

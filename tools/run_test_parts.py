@@ -4,13 +4,15 @@
 
 The tests of the Spark session are two parts, those of Replicate and the others, and so are those of the Kafka broker, those of
 tests/behaviour and the others: two sessions and two brokers are started per run. The tests of the console share a browser.
-The other files are packed into parts of about the same cost. The shared parts begin first, since they take longest, and of each
-kind the costliest, so that all processes end at about the same time. Times are written to `.cache/suite-times.json`.
+The other files are divided into parts of the same cost, those of the quick tests into a part per process at least. The shared
+parts begin first, since they take longest, and of each kind the costliest, so that all processes end at about the same time.
+Times are written to `.cache/suite-times.json`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -32,7 +34,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 OUTPUT: Final = ROOT / ".cache" / "suite"
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|deselected)\b")
 _PART_SECONDS: Final = 90.0
-"""Processor time of a part that shares nothing: well above the 3 s that the start of a process takes."""
+"""Most processor time of a part that shares nothing: well above the 3 s that the start of a process takes."""
 _QUICK: Final = ("property", "unit", "vectors")
 """Folders whose files share parts: a process less costs 3 s less."""
 _MEMORY: Final = Path("/dev/shm")
@@ -61,34 +63,47 @@ class Part:
     files: list[str] = field(default_factory=list)
     cost: float = 0.0
 
+    def add(self, file: str, cost: float) -> None:
+        """Have the part run a file too."""
+        self.files.append(file)
+        self.cost += cost
+
     def output(self, suffix: str) -> Path:
         """Return where the part writes."""
         return OUTPUT / f"{self.name}{suffix}"
 
 
-def make_parts(files: Iterable[str], costs: dict[str, float]) -> list[Part]:
+def make_parts(files: Iterable[str], costs: dict[str, float], processes: int) -> list[Part]:
     """Divide files of tests into parts: those of shared processes first, and of each kind the costliest first.
 
     Args:
         files: Paths from the root of the repository.
         costs: Seconds of processor time per file.
+        processes: How many parts run at a time.
     """
     shared: dict[str, Part] = {}
-    packed: list[Part] = []
-    for file in sorted(files):
-        cost = costs.get(file, 1.0)
+    others: dict[str, list[str]] = {}
+    known = {file: costs.get(file, 1.0) or 0.01 for file in sorted(files)}
+    for file, cost in known.items():
         name = _shared_process(file)
         if name is not None:
-            part = shared.setdefault(name, Part(name))
+            shared.setdefault(name, Part(name)).add(file, cost)
         else:
             folder = file.split("/")[1]
-            folder = "unit" if folder in _QUICK else folder
-            if not packed or not packed[-1].name.startswith(folder) or packed[-1].cost + cost > _PART_SECONDS:
-                packed.append(Part(f"{folder}-{len(packed) + 1}"))
-            part = packed[-1]
-        part.files.append(file)
-        part.cost += cost
+            others.setdefault("unit" if folder in _QUICK else folder, []).append(file)
+    packed = [part for name, kind in others.items() for part in _divide(name, kind, known, processes if name == "unit" else 1)]
     return [part for parts in (shared.values(), packed) for part in sorted(parts, key=lambda part: -part.cost)]
+
+
+def _divide(name: str, files: list[str], costs: dict[str, float], least: int) -> list[Part]:
+    """Divide files, in their order, into so many parts of about the same cost at least: neighbours import the same modules."""
+    whole = sum(costs[file] for file in files)
+    parts = [Part(f"{name}-{number + 1}") for number in range(max(math.ceil(whole / _PART_SECONDS), least))]
+    done = 0.0
+    for file in files:
+        parts[int(len(parts) * (done + costs[file] / 2) / whole)].add(file, costs[file])
+        done += costs[file]
+    return [part for part in parts if part.files]
 
 
 def _shared_process(file: str) -> str | None:
@@ -149,8 +164,9 @@ def run(parts: list[Part], options: list[str], processes: int) -> int:
         running = {(waiting if part.name == _WAITING else pool).submit(run_part, part, options): part for part in parts}
         for ended in as_completed(running):
             part, lines = running[ended], running[ended].output(".log").read_text("utf-8", "replace").splitlines()
-            print(f"{part.name}: {lines[-1] if lines else 'no output'}", flush=True)  # noqa: T201
-            counts.update({word: int(count) for count, word in _COUNT.findall(lines[-1] if lines else "")})
+            summary = next((line for line in reversed(lines) if _COUNT.search(line)), "no summary")  # not what an exit prints
+            print(f"{part.name}: {summary}", flush=True)  # noqa: T201
+            counts.update({word: int(count) for count, word in _COUNT.findall(summary)})
             skipped.update(line for line in lines if line.startswith("SKIPPED"))
             if ended.result() not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
                 print("\n".join(lines), flush=True)  # noqa: T201
@@ -180,7 +196,7 @@ def main(arguments: list[str]) -> int:
     files = [str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("test_*.py")]
     costs = read_costs(json.loads((ROOT / "tests" / "suite_budget.json").read_text(encoding="utf-8")))
     processes = 4 if (os.cpu_count() or 1) > 1 else 2  # half of the time a test waits
-    return run(make_parts(files, costs), options, processes)
+    return run(make_parts(files, costs, processes), options, processes)
 
 
 if __name__ == "__main__":

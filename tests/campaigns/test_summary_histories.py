@@ -105,7 +105,7 @@ class History:
         self.made.apply()
 
     def compact(self) -> None:
-        self.log.roll(self.topic(), 1)
+        self.log.partition(self.topic(), 1).roll()
         around = PassContext(self.log.administration)
         one = CompactionPass(self.directory, self.files, segment_bytes=SEGMENT_BYTES, null_before_us=0, seed=SEED, around=around)
         with suppress(CorruptLogError):  # sends that a power cut has left damaged

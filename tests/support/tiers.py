@@ -11,7 +11,7 @@ from hypothesis import settings
 
 FIRST_TIER: Final = "not nightly and not soak"
 """The expression of markers that selects the first tier, as in pyproject.toml."""
-_EXAMPLES_DIVISOR: Final = 4
+_EXAMPLES_DIVISOR: Final = 6
 _LEAST_EXAMPLES: Final = 10
 T = TypeVar("T")
 _running = {"first tier": False}
@@ -67,7 +67,7 @@ def _names(given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def take_fewer_examples(items: list[pytest.Item]) -> None:
-    """Let tests of generated inputs try a quarter of the examples that they try at night, and ten at least.
+    """Let tests of generated inputs try a sixth of the examples that they try at night, and ten at least.
 
     What some_of() returns is of the first tier from then on.
     """
@@ -81,7 +81,7 @@ def take_fewer_examples(items: list[pytest.Item]) -> None:
 
 
 def some_of(values: Iterable[T]) -> list[T]:
-    """Return what a test goes through in a loop: all values at night, a quarter of them and two at least in the first tier."""
+    """Return what a test goes through in a loop: all values at night, a sixth of them and two at least in the first tier."""
     found = list(values)
     count = max(len(found) // _EXAMPLES_DIVISOR, 2)
     if not _running["first tier"] or len(found) <= count:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headstream.core.model.identifiers import TopicName
-from headstream.errors import OffsetOutOfRangeError, PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
+from headstream.errors import OffsetOutOfRangeError, PartitionNotFoundError, StorageError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.catalog.catalog import topics_of
 from headstream.log.catalog.records import StreamRecord, TopicRecord
 from headstream.log.log import Log
@@ -69,6 +70,17 @@ class Backing:
                 f"topic {str(name)!r} has no partition {number}", advice=f"Use a partition from 1 to {topic.partitions}"
             )
         return topic
+
+    @contextmanager
+    def naming_deletions(self, record: TopicRecord) -> Iterator[None]:
+        """Convert errors of missing files: TopicNotFoundError if the topic is deleted, OffsetOutOfRangeError if it is purged."""
+        try:
+            yield
+        except (StorageError, PartitionNotFoundError):
+            if self.topic(record.name).number != record.number:
+                what = f"the topic {str(record.name)!r} was purged during the operation"
+                raise OffsetOutOfRangeError(what, advice="Nothing is recorded; the messages no longer exist") from None
+            raise
 
     def _advice(self, wanted: str, names: Iterable[str], noun: str) -> str:
         close = difflib.get_close_matches(wanted, names, n=3)

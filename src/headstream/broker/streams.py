@@ -19,11 +19,11 @@ class Streams:
     def create(self, name: str) -> Stream:
         """Create a stream; the name must not contain a dot or slash. AlreadyExistsError if the name is taken."""
         check_new_name(name, "stream")
-        log = self._backing.writable_log()
-        if name in log.snapshot():
-            raise AlreadyExistsError(f"the stream {name!r} already exists", where=log.root, advice="Use another name")
-        create_stream(log, name, self._backing.clock_us())
-        return self.get(name)
+        with (log := self._backing.writable_log()).administration:
+            if name in log.snapshot():
+                raise AlreadyExistsError(f"the stream {name!r} already exists", where=log.root, advice="Use another name")
+            create_stream(log, name, self._backing.clock_us())
+            return self.get(name)
 
     def get(self, name: str) -> Stream:
         """Return a stream; StreamNotFoundError if it does not exist."""
@@ -41,8 +41,7 @@ class Streams:
     def rename(self, name: str, to: str) -> None:
         """Rename a stream; the current name has no effect. StreamNotFoundError; AlreadyExistsError if the name is taken."""
         check_new_name(to, "stream")
-        log = self._backing.writable_log()
-        with log.administration:
+        with (log := self._backing.writable_log()).administration:
             record = self._backing.stream(name)
             if to == name:
                 return
@@ -52,9 +51,9 @@ class Streams:
 
     def delete(self, name: str) -> None:
         """Delete a stream with all its topics; StreamNotFoundError if it does not exist."""
-        log = self._backing.writable_log()
-        self._backing.stream(name)
-        delete_stream(log, name)
+        with (log := self._backing.writable_log()).administration:
+            self._backing.stream(name)
+            delete_stream(log, name)
 
 
 def _stream(record: StreamRecord) -> Stream:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import Any, Final
+from typing import Any
 
 from headstream.broker.backing import Backing
 from headstream.core.model.identifiers import TopicName, check_new_name
 from headstream.core.model.topology import NewTopic, Partition, Topic
 from headstream.errors import AlreadyExistsError, PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.administration import add_partitions, create_topic, delete_partitions, delete_topic, purge_topic, update_topic
-from headstream.log.catalog.catalog import find_topic
+from headstream.log.catalog.catalog import check_exists
 from headstream.log.catalog.records import TopicRecord
-
-_ATTEMPTS: Final = 5
 
 
 class Topics:
@@ -36,13 +34,14 @@ class Topics:
             return self.get(name)
         log = self._backing.writable_log()
         check_new_name(name.topic, "topic")
-        if name.stream not in log.snapshot():
-            check_new_name(name.stream, "stream")
-        if self._is_there(name):
-            raise AlreadyExistsError(
-                f"the topic {str(name)!r} already exists", where=log.root, advice="Use another name, or pass if_not_exists=True"
-            )
-        create_topic(log, new, self._backing.clock_us())
+        with log.administration:
+            if name.stream not in log.snapshot():
+                check_new_name(name.stream, "stream")
+            if not self._is_there(name):
+                create_topic(log, new, self._backing.clock_us())
+            elif not if_not_exists:
+                what, advice = f"the topic {str(name)!r} already exists", "Use another name, or pass if_not_exists=True"
+                raise AlreadyExistsError(what, where=log.root, advice=advice)
         log.upkeep.start(self._backing.clock_us)
         return self.get(name)
 
@@ -52,13 +51,9 @@ class Topics:
 
     def get(self, name: TopicName) -> Topic:
         """Return a topic with its current partitions; TopicNotFoundError if it does not exist."""
-        for attempts_left in range(_ATTEMPTS - 1, -1, -1):
-            try:
+        while True:
+            with suppress(PartitionNotFoundError):  # concurrently purged or deleted: look it up again
                 return self._topic(self._backing.topic(name))
-            except PartitionNotFoundError:  # concurrently purged or deleted: look it up again
-                if not attempts_left:
-                    raise
-        raise AssertionError("the last attempt must return or raise")
 
     def find(self, stream: str | int, topic: str | int) -> Topic | None:
         """Return a topic by the names or ids of stream and topic; None if it does not exist."""
@@ -78,8 +73,8 @@ class Topics:
 
     def delete(self, name: TopicName) -> None:
         """Delete a topic with its messages and offsets; TopicNotFoundError if it does not exist."""
-        log = self._backing.writable_log()
-        delete_topic(log, self._backing.topic(name))
+        with (log := self._backing.writable_log()).administration:
+            delete_topic(log, self._backing.topic(name))
 
     def update(self, name: TopicName, **changes: Any) -> Topic:
         """Change options of a topic, and return the topic.
@@ -90,17 +85,16 @@ class Topics:
         Raises:
             InvalidOptionError: an option is invalid.
         """
-        log = self._backing.writable_log()
-        record = self._backing.topic(name)
-        update_topic(log, record, options=replace(record.options, **changes))
+        with (log := self._backing.writable_log()).administration:
+            record = self._backing.topic(name)
+            update_topic(log, record, options=replace(record.options, **changes))
         log.upkeep.start(self._backing.clock_us)
         return self.get(name)
 
     def rename(self, name: TopicName, to: str) -> None:
         """Rename a topic within its stream; the current name has no effect. AlreadyExistsError if the name is taken."""
         check_new_name(to, "topic")
-        log = self._backing.writable_log()
-        with log.administration:
+        with (log := self._backing.writable_log()).administration:
             record = self._backing.topic(name)
             if to == name.topic:
                 return
@@ -111,11 +105,11 @@ class Topics:
 
     def purge(self, name: TopicName) -> None:
         """Remove all messages of a topic and all offsets committed in it; TopicNotFoundError if it does not exist."""
-        log = self._backing.writable_log()
-        purge_topic(log, self._backing.topic(name), self._backing.clock_us())
+        with (log := self._backing.writable_log()).administration:
+            purge_topic(log, self._backing.topic(name), self._backing.clock_us())
 
     def _topic(self, record: TopicRecord) -> Topic:
-        partitions = tuple(self._partition(record, number) for number in range(1, record.partitions + 1))
+        partitions = tuple(self.partition(record, number) for number in range(1, record.partitions + 1))
         name = record.name
         return Topic(
             name.stream,
@@ -129,7 +123,8 @@ class Topics:
             identity=record.identity,
         )
 
-    def _partition(self, record: TopicRecord, number: int) -> Partition:
+    def partition(self, record: TopicRecord, number: int) -> Partition:
+        """Return a partition; TopicNotFoundError, PartitionNotFoundError if it changed since its topic's record was read."""
         try:
             with self._backing.log.reading(record, number) as follower:
                 follower.refresh()
@@ -138,9 +133,7 @@ class Topics:
                 missing = max(end - first - count, 0)  # deleted messages are counted until they are removed from the disk
                 return Partition(number, first, end, size_bytes, missing, record.generation(number))
         except PartitionNotFoundError:
-            now = find_topic(self._backing.log.snapshot(), record.number)
-            if now is None or number > now.partitions or now.generation(number) != record.generation(number):
-                raise
+            check_exists(self._backing.log.snapshot(), record, number)
             return Partition(number, 0, 0, 0, 0, record.generation(number))  # only its directory is missing
 
 
@@ -153,12 +146,12 @@ class Partitions:
 
     def create(self, topic: TopicName, count: int) -> Topic:
         """Add `count` (at least 1) partitions; return the topic. InvalidOptionError if the topic would have over 1000."""
-        log = self._backing.writable_log()
-        add_partitions(log, self._backing.topic(topic), count, self._backing.clock_us())
+        with (log := self._backing.writable_log()).administration:
+            add_partitions(log, self._backing.topic(topic), count, self._backing.clock_us())
         return self._topics.get(topic)
 
     def delete(self, topic: TopicName, count: int) -> Topic:
         """Delete the `count` highest partitions with their messages; return the topic. InvalidOptionError if none remains."""
-        log = self._backing.writable_log()
-        delete_partitions(log, self._backing.topic(topic), count)
+        with (log := self._backing.writable_log()).administration:
+            delete_partitions(log, self._backing.topic(topic), count)
         return self._topics.get(topic)

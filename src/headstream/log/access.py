@@ -15,27 +15,20 @@ from headstream.log.system.files import Files
 
 
 class LogAccess(Protocol):
-    """The interface of a log for background code."""
+    """The interface of a log for background code.
 
-    @property
-    def root(self) -> str:
-        """The log's directory."""
+    Attributes:
+        root: The log's directory.
+        segment_bytes: Size at which a new segment is started, bytes.
+        administration: Lock that is held while topics or files change, because other threads list them.
+        passing: Lock that is held while segments are rewritten, because each rewrite removes unfinished files of other rewrites.
+    """
 
-    @property
-    def files(self) -> Files:
-        """Gives access to the log's files."""
-
-    @property
-    def segment_bytes(self) -> int:
-        """Size at which a new segment is started, bytes."""
-
-    @property
-    def administration(self) -> threading.RLock:
-        """Lock that is held while topics or files change, because other threads list them."""
-
-    @property
-    def passing(self) -> threading.Lock:
-        """Lock that is held while segments are rewritten, because each rewrite removes unfinished files of other rewrites."""
+    root: str
+    files: Files
+    segment_bytes: int
+    administration: threading.RLock
+    passing: threading.Lock
 
     @property
     def identity(self) -> str | None:
@@ -63,9 +56,6 @@ class LogAccess(Protocol):
 
     def offsets(self, topic: TopicRecord) -> OffsetStore:
         """Return the committed offsets of a topic's consumers."""
-
-    def roll(self, topic: TopicRecord, number: int) -> None:
-        """Start a new segment of a partition, unless the newest segment is empty."""
 
     def notify(self, partition: PartitionWriter) -> None:
         """Wake all waiters of a partition."""

@@ -22,7 +22,6 @@ from headstream.core.model.topology import (
     check_deleted_partitions,
     check_legal_hold,
 )
-from headstream.log.catalog.catalog import Catalog, find_topic
 from headstream.log.catalog.records import NO_LABELS, StreamRecord, TopicLabels, TopicRecord
 from headstream.log.log import Log
 from headstream.log.segments.layout import OFFSETS_NAME, topic_directory
@@ -83,7 +82,7 @@ def delete_stream(log: Log, name: str) -> None:
 def delete_topic(log: Log, topic: TopicRecord) -> None:
     """Delete a topic with its messages and offsets; LegalHoldError if the topic is under legal hold."""
     with log.changing() as catalog:
-        _check_removable(catalog, topic)
+        check_legal_hold(topic.name, topic.options.legal_hold)
         with catalog.transaction([topic.number]):
             catalog.delete_topic(topic.number)
         log.drop(topic)
@@ -95,7 +94,7 @@ def purge_topic(log: Log, topic: TopicRecord, now_us: int) -> None:
     LegalHoldError if the topic is under legal hold.
     """
     with log.changing() as catalog:
-        _check_removable(catalog, topic)
+        check_legal_hold(topic.name, topic.options.legal_hold)
         with catalog.transaction():
             number = catalog.renumber_topic(topic.number, now_us)
             directory = topic_directory(log.root, topic.stream_number, number)
@@ -132,18 +131,11 @@ def delete_partitions(log: Log, topic: TopicRecord, count: int, *, least: int = 
     check_deleted_partitions(topic.name, topic.partitions, count, least=least)
     first = topic.partitions - count + 1
     with log.changing() as catalog:
-        _check_removable(catalog, topic)
+        check_legal_hold(topic.name, topic.options.legal_hold)
         with catalog.transaction():
             catalog.delete_partitions(topic.number, first)
         for number in range(topic.partitions, first - 1, -1):
-            log.close_partition(topic, number)
-            log.files.remove_directory(log.partition_directory(topic, number))
-
-
-def _check_removable(catalog: Catalog, topic: TopicRecord) -> None:
-    """Raise LegalHoldError if the catalog has a topic under legal hold; the caller's record can be outdated."""
-    now = find_topic(catalog.snapshot(), topic.number) or topic
-    check_legal_hold(now.name, now.options.legal_hold)
+            log.drop_partitions(topic, [number], log.partition_directory(topic, number))
 
 
 def update_topic(

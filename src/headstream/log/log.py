@@ -17,7 +17,7 @@ from headstream.core.model.removals import Removal
 from headstream.core.model.topology import Limits
 from headstream.errors import ClosedError, CorruptLogError, StorageError
 from headstream.forks import register_for_forks
-from headstream.log.catalog.catalog import Catalog
+from headstream.log.catalog.catalog import Catalog, check_exists
 from headstream.log.catalog.records import Snapshot, TopicRecord
 from headstream.log.directory.lock import WriterLock
 from headstream.log.directory.marker import Marker, read_marker, write_marker
@@ -212,33 +212,37 @@ class Log:
         with self.administration, self._lock:
             yield self._writable_catalog()
 
-    def roll(self, topic: TopicRecord, number: int) -> None:
-        """Start a new segment of a partition, unless the newest segment is empty; see PartitionWriter.roll."""
-        self.partition(topic, number).roll()
-
     def drop(self, topic: TopicRecord) -> None:
-        """Close and remove a topic's files."""
-        for number in range(1, topic.partitions + 1):
-            self.close_partition(topic, number)
+        """Remove the files of a topic that is no longer in the catalog."""
+        directory = topic_directory(self.root, topic.stream_number, topic.number)
+        self.drop_partitions(topic, range(1, topic.partitions + 1), directory)
         self._opened.pop(topic.number, None)
         self._removed.pop(topic.number, None)
-        self.offsets(topic).close()
+        self.offsets(topic).close()  # after their removal, so that no thread opens them again
         self._offsets.pop(topic.number, None)
-        self.files.remove_directory(topic_directory(self.root, topic.stream_number, topic.number))
 
-    def close_partition(self, topic: TopicRecord, number: int) -> None:
-        """Close a partition's files, which are about to be removed."""
-        key = topic.number, number
-        self._writing.pop(key, None)
-        self._starts.pop(key, None)
-        partition = self._partitions.pop(key, None)
-        self.note_removed(topic, number)
-        if partition is not None:
-            self._opened.get(topic.number, {}).pop(number, None)
-            with suppress(StorageError):  # files that cannot be synced are about to be removed
-                partition.close()
-        self._readers.close_partition(*key)
-        self.waiting.notify(self.partition_directory(topic, number))
+    def drop_partitions(self, topic: TopicRecord, numbers: Collection[int], directory: str) -> None:
+        """Remove the directory of partitions that are no longer in the catalog; threads can still use the partitions.
+
+        The directory is renamed first, so that its users find all files or none, and add no file. The new name is that of a topic
+        with number 0, which never exists: after a crash, the next opening removes it.
+        """
+        for number in numbers:
+            self._writing.pop((topic.number, number), None)
+            partition = self._partitions.pop((topic.number, number), None)
+            if partition is not None:
+                self._opened.get(topic.number, {}).pop(number, None)
+                partition.retire()
+        removed = topic_directory(self.root, topic.stream_number, 0)
+        self.files.remove_directory(removed)
+        if self.files.exists(directory):
+            self.files.rename(directory, removed)
+            self.files.remove_directory(removed)
+        for number in numbers:
+            self._starts.pop((topic.number, number), None)
+            self.note_removed(topic, number)
+            self._readers.close_partition(topic.number, number)
+            self.waiting.notify(self.partition_directory(topic, number))
 
     # -- messages -------------------------------------------------------------------------------------------
 
@@ -274,12 +278,13 @@ class Log:
         self.waiting.notify(self.groups_directory)
 
     def partition(self, topic: TopicRecord, number: int) -> PartitionWriter:
-        """Return the writer of a partition."""
+        """Return the writer of a partition; PartitionNotFoundError if it was deleted since its topic's record was read."""
         key = topic.number, number
         with self._lock:
             self._writable_catalog()
             partition = self._partitions.get(key)
-            if partition is None:
+            if partition is None or partition.generation != topic.generation(number):
+                check_exists(self.snapshot(), topic, number)
                 finish_pass(self.partition_directory(topic, number), self.files)
                 partition = self._partitions[key] = PartitionWriter(
                     self.partition_directory(topic, number),
@@ -287,6 +292,7 @@ class Log:
                     wide=topic.limits is Limits.WIDE,
                     segment_bytes=self.segment_bytes,
                     fsync=topic.fsync,
+                    generation=topic.generation(number),
                     on_dirty=None if self.is_memory else self._syncer.add,
                 )
                 self._opened.setdefault(topic.number, {})[number] = partition

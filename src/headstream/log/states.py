@@ -27,7 +27,7 @@ from typing import Final
 from headstream.core.model.message import MAX_AUTHOR_BYTES, MAX_REASON_BYTES, MessageState, StateChange
 from headstream.core.model.offset_ranges import OffsetRanges, ranges_of
 from headstream.errors import CorruptLogError, InvalidInputError, LimitError, LogError, OffsetOutOfRangeError
-from headstream.log.catalog.catalog import Catalog, topics_of
+from headstream.log.catalog.catalog import Catalog, check_exists, topics_of
 from headstream.log.catalog.records import TopicRecord
 from headstream.log.catalog.state_records import (
     find_exception,
@@ -165,6 +165,7 @@ class MessageStates:
             return
         directory = self._directory_of(topic, number)
         with self._lock:
+            check_exists(self._catalog.snapshot(), topic, number)
             finish_pass(directory, self._files)
             found = self._find(directory, wanted)
             self.writes_count += 1

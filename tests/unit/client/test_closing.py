@@ -26,7 +26,7 @@ LOSSES = ("stopped", "silent")
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closing, "CLOSE_S", 0.5)
+    monkeypatch.setattr(closing, "CLOSE_S", 0.25)
 
 
 @pytest.fixture(params=["tcp", "http", "quic"])
@@ -75,10 +75,10 @@ def test_limited_cuts_a_timeout_to_what_is_left_of_the_outermost_close(monkeypat
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     assert limited(30) == 30
     with closing.closing():
-        assert (limited(30), limited(0.2)) == (0.5, 0.2)
-        now_s = 100.3
+        assert (limited(30), limited(0.1)) == (0.25, 0.1)
+        now_s = 100.125
         with closing.closing():
-            assert limited(30) == pytest.approx(0.2)
+            assert limited(30) == pytest.approx(0.125)
         now_s = 200.0
         assert limited(30) == 0.1
     assert limited(30) == 30

@@ -92,8 +92,7 @@ def list_groups(server: Dispatcher, session: Session, command: ListGroups) -> tu
 
 def create_group(server: Dispatcher, session: Session, command: CreateGroup) -> GroupDetails:
     """Create a group; if offsets are committed for its name, the group continues from these offsets."""
-    log = server.broker.backing.writable_log()
-    with log.administration:
+    with (log := server.broker.backing.writable_log()).administration:
         target = _permitted(server, session, command)
         OffsetOwner.group(command.name)  # refuses names that offsets cannot be stored under
         for group in target.topic.groups:
@@ -173,8 +172,7 @@ def seek_group(server: Dispatcher, session: Session, command: SeekGroup) -> Grou
     if name not in {made.name for made in target.topic.groups}:
         server.rights(session).read_topic(target.stream.id, target.topic.id)  # as for the creation of a group
     found = server.broker.groups.seek(target.topic.name, name, command.offsets, user_id=session.user_id)
-    log = server.broker.backing.writable_log()
-    with log.administration:
+    with (log := server.broker.backing.writable_log()).administration:
         target = server.readable_topic(session, command.stream, command.topic)
         if found.name not in {made.name for made in target.topic.groups}:
             add_group(log, target.topic, found.name)

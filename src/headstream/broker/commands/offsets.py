@@ -134,7 +134,7 @@ def store_offset(server: Dispatcher, session: Session, command: StoreOffset) -> 
             advice=f"The newest offset is {max(end - 1, 0)}",
         )
     next_offset = min(command.offset + 1, end)
-    server.broker.offsets.commit(target.topic.name, consumer, {partition: next_offset}, user_id=session.user_id)
+    server.broker.offsets.commit_in(target.topic, consumer, partition, next_offset, session.user_id)
 
 
 def delete_offset(server: Dispatcher, session: Session, command: DeleteOffset) -> None:
@@ -143,7 +143,7 @@ def delete_offset(server: Dispatcher, session: Session, command: DeleteOffset) -
     store = server.broker.backing.log.offsets(target.topic)
     if store.committed(consumer, partition) is None:
         raise refusal(Status.CONSUMER_OFFSET_NOT_FOUND, f"{consumer} has no stored offset here", where=str(target.topic.name))
-    store.forget(consumer, partition)
+    server.broker.offsets.forget(target.topic, consumer, partition)
 
 
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {

@@ -27,8 +27,7 @@ def _managed(server: Dispatcher, session: Session, command: CreatePartitions | D
 def create_partitions(server: Dispatcher, session: Session, command: CreatePartitions) -> None:
     """Add partitions after the last partition; groups are rebalanced."""
     backing = server.broker.backing
-    log = backing.writable_log()
-    with log.administration:
+    with (log := backing.writable_log()).administration:
         topic = _managed(server, session, command).topic
         if topic.partitions + command.partitions_count > MAX_PARTITIONS:
             raise refusal(
@@ -40,8 +39,7 @@ def create_partitions(server: Dispatcher, session: Session, command: CreateParti
 
 def delete_partitions(server: Dispatcher, session: Session, command: DeletePartitions) -> None:
     """Delete the highest numbered partitions, at most all of them; groups are rebalanced."""
-    log = server.broker.backing.writable_log()
-    with log.administration:
+    with (log := server.broker.backing.writable_log()).administration:
         topic = _managed(server, session, command).topic
         count = min(command.partitions_count, topic.partitions)
         if count:

@@ -46,8 +46,7 @@ def create_stream(server: Dispatcher, session: Session, command: CreateStream) -
     """Create a stream."""
     server.rights(session).create_stream()
     backing = server.broker.backing
-    log = backing.writable_log()
-    with log.administration:
+    with (log := backing.writable_log()).administration:
         streams = log.snapshot()
         _check_name(server, command.name)
         if any(stream.id == command.id for stream in streams.values()):
@@ -58,8 +57,7 @@ def create_stream(server: Dispatcher, session: Session, command: CreateStream) -
 
 def delete_stream(server: Dispatcher, session: Session, command: DeleteStream) -> None:
     """Delete a stream with all of its topics."""
-    log = server.broker.backing.writable_log()
-    with log.administration:
+    with (log := server.broker.backing.writable_log()).administration:
         stream = server.lookup.stream(command.stream)
         server.rights(session).manage_stream(stream.id)
         remove_stream(log, stream.name)
@@ -69,8 +67,7 @@ def delete_stream(server: Dispatcher, session: Session, command: DeleteStream) -
 
 def update_stream(server: Dispatcher, session: Session, command: UpdateStream) -> None:
     """Rename a stream; renaming it to its current name is accepted."""
-    log = server.broker.backing.writable_log()
-    with log.administration:
+    with (log := server.broker.backing.writable_log()).administration:
         stream = server.lookup.stream(command.stream)
         server.rights(session).manage_stream(stream.id)
         if command.name != stream.name:
@@ -81,8 +78,7 @@ def update_stream(server: Dispatcher, session: Session, command: UpdateStream) -
 def purge_stream(server: Dispatcher, session: Session, command: PurgeStream) -> None:
     """Remove all messages and stored offsets of a stream."""
     backing = server.broker.backing
-    log = backing.writable_log()
-    with log.administration:
+    with (log := backing.writable_log()).administration:
         stream = server.lookup.stream(command.stream)
         server.rights(session).manage_stream(stream.id)
         for topic in stream.topics.values():

@@ -65,8 +65,7 @@ def list_topics(server: Dispatcher, session: Session, command: ListTopics) -> tu
 def create_topic(server: Dispatcher, session: Session, command: CreateTopic) -> TopicDetails:
     """Create a topic."""
     backing = server.broker.backing
-    log = backing.writable_log()
-    with log.administration:
+    with (log := backing.writable_log()).administration:
         stream = server.lookup.stream(command.stream)
         server.rights(session).create_topic(stream.id)
         options = _options(server, command, TopicOptions(deduplication_count=server.settings.deduplication_count))
@@ -83,8 +82,7 @@ def create_topic(server: Dispatcher, session: Session, command: CreateTopic) -> 
 def update_topic(server: Dispatcher, session: Session, command: UpdateTopic) -> None:
     """Change a topic's name and settings."""
     backing = server.broker.backing
-    log = backing.writable_log()
-    with log.administration:
+    with (log := backing.writable_log()).administration:
         stream, topic = server.lookup.topic(command.stream, command.topic)
         server.rights(session).manage_topic(stream.id, topic.id)
         options = _options(server, command, topic.options)
@@ -97,8 +95,7 @@ def update_topic(server: Dispatcher, session: Session, command: UpdateTopic) -> 
 
 def delete_topic(server: Dispatcher, session: Session, command: DeleteTopic) -> None:
     """Delete a topic with all of its messages."""
-    log = server.broker.backing.writable_log()
-    with log.administration:
+    with (log := server.broker.backing.writable_log()).administration:
         stream, topic = server.lookup.topic(command.stream, command.topic)
         server.rights(session).manage_topic(stream.id, topic.id)
         remove_topic(log, topic)
@@ -109,8 +106,7 @@ def delete_topic(server: Dispatcher, session: Session, command: DeleteTopic) -> 
 def purge_topic(server: Dispatcher, session: Session, command: PurgeTopic) -> None:
     """Remove all messages and stored offsets of a topic; groups and their members are kept."""
     backing = server.broker.backing
-    log = backing.writable_log()
-    with log.administration:
+    with (log := backing.writable_log()).administration:
         stream, topic = server.lookup.topic(command.stream, command.topic)
         server.rights(session).manage_topic(stream.id, topic.id)
         empty_topic(log, topic, backing.clock_us())

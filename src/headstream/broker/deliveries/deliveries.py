@@ -87,7 +87,7 @@ class Deliveries:
             committed = self._backing.log.offsets(record).committed_at(owner, partition)
             if committed is None:  # the group's file of offsets counts against the user's limit before another file is created
                 committed = min([request.begun_until, *(step.from_offset for step in steps)]), 0
-                self._offsets.commit(topic, owner, {partition: committed[0]}, user_id=user_id)
+                self._offsets.commit_in(record, owner, partition, committed[0], user_id)
             journal = self._journals.find(record, owner, partition).journal
             state = journal.load(committed, is_writer=True)
             found = _Found(state, steps)
@@ -101,7 +101,7 @@ class Deliveries:
                 self._dead_lettering.move(record, owner, partition, journal, delivery, request.dead_letter, user_id)
             base = state.first_open()
             if base != committed[0]:
-                self._offsets.commit(topic, owner, {partition: base}, user_id=user_id)
+                self._offsets.commit_in(record, owner, partition, base, user_id)
             counts = request.succeeded, found.failed_count
             paused_us = self._pauses.observe(record, owner, request.pause_rule, *counts, user_id=user_id)
         return Settled(now, paused_us)

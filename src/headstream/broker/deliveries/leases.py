@@ -37,7 +37,7 @@ from headstream.core.model.leases import (
 from headstream.core.model.offset_ranges import OffsetRanges
 from headstream.core.model.pauses import PauseRule
 from headstream.core.model.polling import OffsetOwner
-from headstream.errors import GroupInUseError, InvalidInputError, InvalidOptionError
+from headstream.errors import GroupInUseError, InvalidInputError, InvalidOptionError, OffsetOutOfRangeError
 from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.delivery_state import Lease
 from headstream.log.partition.lease_table import LeaseOutcome, LeaseTable
@@ -90,14 +90,22 @@ class Leases:
             LogLockedError: a message must be dead-lettered and another process is the log's writer.
         """
         _check(request)
-        record = self._backing.topic(topic)
+        while True:
+            record = self._backing.topic(topic)
+            try:
+                return self._lease(record, member, request, user_id)
+            except OffsetOutOfRangeError:
+                if self._backing.topic(topic).number == record.number:
+                    raise  # else the topic was purged during the call
+
+    def _lease(self, record: TopicRecord, member: Member, request: LeaseRequest, user_id: int) -> Grant:
         ends: dict[int, int] = {}
         waits: list[int] = []
         partitions = request.partitions or range(1, record.partitions + 1)
         owner, rule = OffsetOwner.group(member.group), request.pause_rule
         with self._groups.leasing(record, member.group, member) as is_ours:
             for partition in partitions:
-                self._backing.partition(topic, partition)
+                self._backing.partition(record.name, partition)
                 table = self._table_of(record, owner, partition) if is_ours else None
                 if table is not None and (known := table.find(request.token)):  # a repeated request
                     return Grant(partition, known, record.generation(partition))
@@ -161,7 +169,8 @@ class Leases:
             if next_us is None or next_us > steady_us:
                 return None
         owner = OffsetOwner.group(member.group)
-        begin = request.starts.get(partition)
+        begin = request.starts.get(partition, 0)
+        begin = begin if begin <= end else 0  # of the partition before a purge
         place = self._open(record, owner, partition, user_id, request.dead_letter, begin, request.pause_rule)
         place.open.idle = None
         self._pass_removed(place)
@@ -286,7 +295,7 @@ class Leases:
         store = self._backing.log.offsets(record)
         committed = store.committed_at(owner, partition)
         if committed is None:  # the group's file of offsets counts against the user's limit before another file is created
-            self._offsets.commit(record.name, owner, {partition: begin or 0}, user_id=user_id)
+            self._offsets.commit_in(record, owner, partition, begin or 0, user_id)
             committed = begin or 0, 0
         found = self._journals.find(record, owner, partition)
         found.journal.load(committed, is_writer=True)
@@ -334,7 +343,7 @@ class Leases:
     def _commit(self, place: LockedPartition) -> None:
         base = place.table.state.first_open()
         if base != place.committed:
-            self._offsets.commit(place.name, place.owner, {place.partition: base}, user_id=place.user_id)
+            self._offsets.commit_in(place.record, place.owner, place.partition, base, place.user_id)
         place.committed = place.open.base = base
 
 

@@ -28,6 +28,7 @@ class LiveGroup:
         self.lock = threading.Lock()
         self.membership = GroupMembers()
         self.is_held = False  # whether connections of existing clients read for it
+        self.topic_number = 0  # the topic of `pause` and `reached`
         self.is_shared = False  # whether its members lease messages
         self.pause: PauseState | None = None  # the group's pause as known to this process, while it has members
         self.reached: dict[int, int] = {}  # partition -> the last offset that a member committed
@@ -94,6 +95,8 @@ class GroupRegistry:
                 digest = hashlib.sha256(name.encode()).hexdigest()[:32]
                 path = None if self._directory is None else f"{self._directory}/{topic.stream_number}-{topic.id}-{digest}.lock"
                 group = self._groups[key] = LiveGroup(path)
+            if group.topic_number < topic.number:  # purged or recreated: numbers grow
+                group.topic_number, group.pause, group.reached = topic.number, None, {}
             return group
 
     def names(self, topic: TopicRecord) -> list[str]:

@@ -51,12 +51,7 @@ class Groups:
     # -- for members ------------------------------------------------------------------------------------------
 
     def join(
-        self,
-        topic: TopicName,
-        group: str,
-        *,
-        session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS,
-        is_shared: bool = False,
+        self, topic: TopicName, group: str, *, session_timeout_ms: float = DEFAULT_SESSION_TIMEOUT_MS, is_shared: bool = False
     ) -> Member:
         """Add a new member to a group; report() returns its assignment.
 
@@ -158,14 +153,15 @@ class Groups:
     @contextmanager
     def locked(self, topic: TopicRecord, group: str) -> Iterator[None]:
         """Hold the lock of a group, so that no other thread commits the group's offsets."""
-        with self._registry.group(topic, group).lock:
+        live = self._registry.group(topic, group)  # kept while the lock is held: the registry refers to groups weakly
+        with live.lock, self._backing.naming_deletions(topic):
             yield
 
     @contextmanager
     def leasing(self, topic: TopicRecord, group: str, member: Member | None = None) -> Iterator[bool]:
         """Lock a group while its messages are leased or settled; yield whether no other process reads for the group."""
         live = self._registry.group(topic, group) if member is None else self._live(topic.name, member)
-        with self._changing(live):
+        with self._changing(live), self._backing.naming_deletions(topic):
             yield live.try_acquire()
 
     @contextmanager
@@ -186,7 +182,7 @@ class Groups:
                 yield 0
             return
         live = self._live(topic.name, member)
-        with live.lock:
+        with live.lock, self._backing.naming_deletions(topic):
             if not live.membership.owns(member.id, partition, generation):
                 raise _lost(topic.name, member.group, [partition])
             live.reached.pop(partition, None)
@@ -250,9 +246,8 @@ class Groups:
             GroupInUseError: the group has members in any process.
         """
         consumer = OffsetOwner.group(group)
-        partitions = {each.number: each for each in self._topics.get(topic).partitions}
+        partitions = {number: self._topics.partition(self._backing.partition(topic, number), number) for number in offsets}
         for number, offset in offsets.items():
-            self._backing.partition(topic, number)
             first, end = partitions[number].first_offset, partitions[number].end_offset
             if not first <= offset <= end:
                 raise OffsetOutOfRangeError(
@@ -263,7 +258,8 @@ class Groups:
             directory, files = self._backing.log.offsets(record).directory, self._backing.log.files
             remove_journals(directory, files, consumer, offsets)
             files.remove(f"{directory}/{pause_name(consumer)}")
-            self._offsets.commit(topic, consumer, offsets, user_id=user_id)
+            generations = {number: each.generation for number, each in partitions.items()}
+            self._offsets.commit(topic, consumer, offsets, generations=generations, user_id=user_id)
         return self.get(topic, group)
 
     def hold(self, topic: TopicName, group: str) -> Callable[[], None]:
@@ -309,7 +305,7 @@ class Groups:
         """Block all readers of a group that has no members."""
         record = self._backing.topic(topic)
         live = self._registry.group(record, group)
-        with self._changing(live):
+        with self._changing(live), self._backing.naming_deletions(record):
             if live.membership.is_empty and not live.is_held and live.try_acquire():
                 yield record
                 return

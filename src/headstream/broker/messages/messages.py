@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -11,6 +12,7 @@ from headstream.broker.backing import Backing
 from headstream.broker.deliveries.journals import journals_of
 from headstream.broker.deliveries.transitions import GroupPlace, Transitions
 from headstream.broker.groups.groups import Groups
+from headstream.broker.messages.offsets import BrokerOffsets
 from headstream.broker.messages.page import Wanted, find_start, read_page
 from headstream.broker.messages.waits import Wait
 from headstream.core.codec.batch.stored.scan import take
@@ -30,12 +32,13 @@ from headstream.errors import (
     CorruptSendError,
     HeaderError,
     LogError,
+    NotFoundError,
     OffsetOutOfRangeError,
     PartitionNotFoundError,
 )
 from headstream.interceptors.batch_tracing import BatchTracing
 from headstream.interceptors.trace_contexts import find_contexts
-from headstream.log.catalog.catalog import Catalog, find_topic
+from headstream.log.catalog.catalog import Catalog, check_exists
 from headstream.log.catalog.producer_numbers import ProducerNumbers
 from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.delivery_state import DeliveryState
@@ -103,6 +106,7 @@ class Messages:
         self._producer_numbers = ProducerNumbers(self._catalog, backing.clock_us)
         self._transitions = transitions
         self._groups = groups
+        self._offsets = BrokerOffsets(backing)
         self._journals = journals_of(backing.log)
         self._counting = threading.Lock()
         self._scanned_count = self._failed_count = 0
@@ -163,12 +167,12 @@ class Messages:
             record = self._backing.partition(topic, partition)
             try:
                 appended = append(record)
-            except LogError:
-                if self._is_there(record, partition) or not self._is_made_anew(record, partition):
+                if log.snapshot() is not known:
+                    check_exists(log.snapshot(), record, partition)
+                return appended
+            except (LogError, PartitionNotFoundError):
+                if not self._is_made_anew(record, partition):
                     raise
-            else:
-                if log.snapshot() is known or self._is_there(record, partition) or not self._is_made_anew(record, partition):
-                    return appended
             # A concurrent purge or delete of the partition removed the batch: append it again.
 
     def new_producer(self, user_id: int) -> ProducerId:
@@ -182,11 +186,6 @@ class Messages:
         for number in range(1, record.partitions + 1):
             if log.writing_end(record, number) is not None:  # the state in an unopened partition expires
                 log.partition(record, number).forget_producer(producer_id)
-
-    def _is_there(self, record: TopicRecord, partition: int) -> bool:
-        """Return whether a partition still exists, even if its topic or stream was renamed."""
-        now = find_topic(self._backing.log.snapshot(), record.number)
-        return now is not None and partition <= now.partitions and now.generation(partition) == record.generation(partition)
 
     def _is_made_anew(self, record: TopicRecord, partition: int) -> bool:
         """Return whether a partition was purged or recreated; raises an error if it does not exist."""
@@ -226,8 +225,9 @@ class Messages:
                 self._scanned_count += polled.scanned_count
                 self._failed_count += polled.failed_count
         if request.auto_commit and consumer is not None and (polled.count or (where is not None and polled.scanned_count)):
-            record = self._backing.partition(topic, partition)
-            self._backing.log.offsets(record).commit(consumer, partition, polled.next_offset, self._backing.clock_us(), user_id)
+            generations = {partition: polled.generation}
+            with suppress(NotFoundError, OffsetOutOfRangeError):  # deleted or purged since the read, with the consumer's offset
+                self._offsets.commit(topic, consumer, {partition: polled.next_offset}, generations=generations, user_id=user_id)
         return polled
 
     def _in_group(self, polled: Polled, topic: TopicName, group: OffsetOwner, states: frozenset[int] | None) -> Polled:
@@ -246,11 +246,13 @@ class Messages:
         for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             record = self._backing.partition(topic, partition)
             committed = None
-            if consumer is not None and strategy.kind is PollingKind.NEXT:
-                committed = log.offsets(record).committed(consumer, partition)
             written_end = log.written_end(record, partition) or None if log.is_writer else None
             known = PartitionStates(log.states, record, partition)
             try:
+                if consumer is not None and strategy.kind is PollingKind.NEXT:
+                    committed = log.offsets(record).committed(consumer, partition)
+                    if committed is None:  # a deletion or purge removes the committed offset before the messages
+                        check_exists(log.snapshot(), record, partition)
                 with log.reading(record, partition) as follower:
                     if attempts_left < _ATTEMPTS - 1:
                         follower.refresh()
@@ -260,8 +262,12 @@ class Messages:
             except (OffsetOutOfRangeError, PartitionNotFoundError):  # concurrently expired, purged or deleted
                 if not attempts_left:
                     raise
-            except CorruptSendError as error:
-                raise _with_place(error, topic, partition) from error
+            except CorruptLogError as error:
+                if attempts_left and self._is_made_anew(record, partition):
+                    continue  # files of a recreated partition were read by the index of the old partition
+                if isinstance(error, CorruptSendError):
+                    raise _with_place(error, topic, partition) from error
+                raise
             except HeaderError as error:  # raised by the filter
                 error.where = f"{topic}, partition {partition}"
                 raise

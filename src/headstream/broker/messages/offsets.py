@@ -8,7 +8,8 @@ from types import MappingProxyType
 from headstream.broker.backing import Backing, check_generation
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import OffsetOwner
-from headstream.errors import StorageError
+from headstream.errors import PartitionNotFoundError, StorageError
+from headstream.log.catalog.catalog import check_exists
 from headstream.log.catalog.records import TopicRecord
 from headstream.log.log import Log
 from headstream.log.partition.offset_file_counts import NO_USER
@@ -44,16 +45,31 @@ class BrokerOffsets:
             ConsumersLimitError: the consumer is new and the user has reached the limit of consumers.
             OffsetOutOfRangeError: a partition was purged or recreated meanwhile; nothing is committed in this partition.
         """
-        now_us = self._backing.clock_us()
+        now_us, log = self._backing.clock_us(), self._backing.log
         for number, offset in offsets.items():
-            record = self._backing.partition(topic, number)
+            known, record = log.snapshot() if log.is_writer else None, self._backing.partition(topic, number)
             generation = generations.get(number, record.generation(number))
             self._check(record, number, offset, generation)
+            store = log.offsets(record)
             try:
-                self._backing.log.offsets(record).commit(consumer, number, offset, now_us, user_id)
-            except StorageError:  # the files of a topic disappear while another thread or process deletes the topic
+                store.commit(consumer, number, offset, now_us, user_id)
+                if known is not None and log.snapshot() is not known:
+                    check_exists(log.snapshot(), record, number)
+            except (StorageError, PartitionNotFoundError):  # deleted, purged or recreated by another thread or process
+                if store.committed_at(consumer, number) == (offset, now_us):
+                    store.forget(consumer, number)  # a recreated partition has its directory of offsets in common
                 self._check(self._backing.partition(topic, number), number, offset, generation)
                 raise
+
+    def commit_in(self, record: TopicRecord, consumer: OffsetOwner, partition: int, offset: int, user_id: int) -> None:
+        """Commit one offset like commit(), unless the partition was purged or recreated since its topic's record was read."""
+        generations = {partition: record.generation(partition)}
+        self.commit(record.name, consumer, {partition: offset}, generations=generations, user_id=user_id)
+
+    def forget(self, record: TopicRecord, consumer: OffsetOwner, partition: int) -> None:
+        """Delete a consumer's offset of a partition; TopicNotFoundError, OffsetOutOfRangeError if deleted or purged meanwhile."""
+        with self._backing.naming_deletions(record):
+            self._backing.log.offsets(record).forget(consumer, partition)
 
     def _check(self, record: TopicRecord, number: int, offset: int, generation: int) -> None:
         advice = "Nothing was committed; seek() to the offset at which to continue"

@@ -31,7 +31,7 @@ from typing import Any
 
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Fsync, Limits, TopicOptions
-from headstream.errors import LogVersionError
+from headstream.errors import LogVersionError, PartitionNotFoundError, TopicNotFoundError
 from headstream.log.catalog.connection import connect, translated
 from headstream.log.catalog.records import NO_LABELS, NO_OPTIONS, GroupRecord, Snapshot, StreamRecord, TopicLabels, TopicRecord
 from headstream.log.catalog.schema import SCHEMA, STEPS, VERSION, topic_columns
@@ -51,6 +51,16 @@ def is_current(snapshot: Snapshot, topic: TopicRecord) -> bool:
     """Return whether a topic is unchanged and not deleted since its record was read."""
     stream = snapshot.get(topic.name.stream)
     return stream is not None and stream.topics.get(topic.name.topic) == topic
+
+
+def check_exists(snapshot: Snapshot, topic: TopicRecord, partition: int) -> None:
+    """Raise TopicNotFoundError or PartitionNotFoundError if a partition was deleted or recreated since its record was read."""
+    now = topic if is_current(snapshot, topic) else find_topic(snapshot, topic.number)
+    if now is None and topic.name not in (each.name for each in topics_of(snapshot)):
+        raise TopicNotFoundError(f"the topic {str(topic.name)!r} was deleted meanwhile", advice="Create the topic first")
+    if now is None or not 0 < partition <= now.partitions or now.generation(partition) != topic.generation(partition):
+        what = f"partition {partition} of {str(topic.name)!r} was deleted, purged or recreated during the operation"
+        raise PartitionNotFoundError(what, advice="Look up the topic again, and retry")
 
 
 class Catalog:

@@ -162,7 +162,8 @@ class Verification:
             return
         try:
             for finding in verify_partition(partition.directory, self._files, self._buffers, on_bytes):
-                yield replace(finding, topic=partition.topic, partition=partition.number)
+                if partition in self._partitions(catalog.snapshot()):  # not deleted in the meantime
+                    yield replace(finding, topic=partition.topic, partition=partition.number)
         except StorageError as error:
             what, advice = f"the partition cannot be read: {error}", "Correct the reported error, and run the command again"
             yield LogFinding(FindingKind.UNREADABLE, partition.directory, what, advice, partition.topic, partition.number)

@@ -25,7 +25,7 @@ from headstream.core.codec.batch.stored.stamp import check_sent, stamp
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.producers import Appended, BatchNumber
 from headstream.core.model.topology import Fsync, TopicOptions
-from headstream.errors import CorruptSendError, StorageError
+from headstream.errors import CorruptSendError, PartitionNotFoundError, StorageError
 from headstream.log.partition.compacted_input import check_keys
 from headstream.log.partition.deduplication import Repeats
 from headstream.log.partition.partition_end import NO_NUMBER, NO_SEGMENT, PartitionEnd
@@ -130,6 +130,7 @@ class PartitionWriter:
     Args:
         segment_bytes: Maximum size of a segment, bytes; a send that exceeds the size starts the next segment.
         fsync: When acknowledged messages are synced.
+        generation: The generation of the partition in the catalog.
         on_dirty: With the policy `interval`, called with `sync` at the first append after each sync.
 
     Raises:
@@ -144,6 +145,7 @@ class PartitionWriter:
         wide: bool,
         segment_bytes: int,
         fsync: Fsync = Fsync.INTERVAL,
+        generation: int = 0,
         on_dirty: Callable[[Callable[[], int]], None] | None = None,
     ) -> None:
         self.directory = directory
@@ -161,6 +163,8 @@ class PartitionWriter:
         self._synced = 0
         self._are_names_synced = False
         self._failure: str | None = None
+        self.generation = generation
+        self._is_retired = False
         self._repeats = Repeats(directory, files)
         self._is_reserved = False
         self.end = PartitionEnd(directory)
@@ -391,8 +395,10 @@ class PartitionWriter:
     def sync(self) -> int:
         """Sync all earlier appends; return their number."""
         with self._sync_lock:
-            self._check_usable()
             written = self.end.begin_sync()
+            if self._is_retired:
+                return written
+            self._check_usable()
             if written > self._synced and self.end.base_offset != NO_SEGMENT:
                 data, index = self._opened()
                 try:
@@ -412,6 +418,8 @@ class PartitionWriter:
         self._release_files()
 
     def _check_usable(self) -> None:
+        if self._is_retired:
+            raise PartitionNotFoundError("the partition was deleted or purged", where=self.directory)
         if self._failure is not None:
             raise closed_error(self.directory, self._failure)
 
@@ -420,6 +428,12 @@ class PartitionWriter:
         with self._lock:
             self.end.shut()
             self._close_files()
+
+    def retire(self) -> None:
+        """Close the files of a deleted partition without a sync; later operations raise PartitionNotFoundError."""
+        with self._lock, self._sync_lock:
+            self._is_retired = True
+            self._release_files()
 
     def _close_files(self) -> None:
         with self._sync_lock:

@@ -4,7 +4,7 @@
       headstream.json       the marker: {"format": 1, "identity": "<uuid>", "created_us": <microseconds>}
       headstream.lock       locked (flock) by the one writing process; contains its process id
       catalog.sqlite        streams, topics, partitions (log/catalog/catalog.py)
-      streams/<stream>/<topic>/<partition>/     topic directories are numbered; numbers are never reused
+      streams/<stream>/<topic>/<partition>/     numbered; numbers are never reused; topic 0 is being removed
         00000000000000000000.log                only stored messages, contiguous; named by the first offset
         00000000000000000000.index              a header, then one entry per send
         00000000000000000000-1.log              the first rewrite of a .log; the index names the valid generation

@@ -275,7 +275,7 @@ class MemoryFiles:
 
     def __init__(self) -> None:
         self._files: dict[str, bytearray] = {}
-        self._directories: dict[str, int] = {}
+        self._directories: dict[str, int] = {"": 0}
         self._changes = 0
         self._lock = threading.Lock()
 
@@ -285,8 +285,7 @@ class MemoryFiles:
     def open_write(self, path: str) -> MemoryFile:
         with self._lock:
             if path not in self._files:
-                self._files[path] = bytearray()
-                self._touch(path)
+                self._create(path, b"")
             return MemoryFile(content := self._files[path], self._lock, lambda: self._files.get(path) is not content)
 
     def list_names(self, directory: str) -> list[str] | None:
@@ -302,6 +301,12 @@ class MemoryFiles:
 
     def exists(self, path: str) -> bool:
         return path in self._files or path in self._directories
+
+    def _create(self, path: str, data: bytes) -> None:
+        if path.rpartition("/")[0] not in self._directories:
+            raise storage_error(FileNotFoundError(errno.ENOENT, ""), "open a file", path)
+        self._files[path] = bytearray(data)
+        self._touch(path)
 
     def _touch(self, path: str) -> None:
         self._changes += 1
@@ -321,8 +326,7 @@ class MemoryFiles:
     def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
         """Replace a file's content."""
         with self._lock:
-            self._files[path] = bytearray(data)
-            self._touch(path)
+            self._create(path, data)
 
     def sync_directory(self, path: str) -> None:
         """Do nothing, because there is no disk."""

@@ -113,7 +113,7 @@ class Compaction:
         with log.administration:
             if not goes_on(log, topic):
                 return Outcome(is_whole=False)
-            log.roll(topic, number)
+            log.partition(topic, number).roll()
             due = self._find_due(topic, number) if due is None else due
         outcome = CompactionPass(
             directory,

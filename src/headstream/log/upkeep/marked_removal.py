@@ -120,7 +120,7 @@ class MarkedRemoval:
                     return Removal(left_count=1)
                 due, bases = find_due(0, _END), base_offsets(log.files.list_names(directory) or [])
                 if due and bases and due[-1] >= bases[-1]:
-                    log.roll(topic, number)
+                    log.partition(topic, number).roll()
             context = PassContext(log.administration, lambda: goes_on(log, topic), lambda: log.states.writes_count)
             if topic.options.compaction_delay_us is not None and due:
                 done = self._compaction.compact_holding(topic, number, due)

@@ -57,7 +57,7 @@ def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) 
                 offset = max(offset, first)
                 bases = base_offsets(files.list_names(directory) or [])
                 if bases and offset > bases[-1]:
-                    log.roll(topic, number)
+                    log.partition(topic, number).roll()
                 finish_pass(directory, files)
                 if offset > first:
                     _note_start(directory, offset, files)

@@ -11,7 +11,7 @@ from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from headstream.server.iggy.fast_path.traffic import Traffic
-from headstream.server.network.unauthenticated import UnauthenticatedConnections
+from headstream.server.network.unauthenticated_connections import UnauthenticatedConnections
 from headstream.server.reporting.logs import note
 
 _LINGERING_S: Final = 1.0

@@ -12,7 +12,7 @@ from headstream.server.network.acceptor import Acceptor
 from headstream.server.network.addresses import Address
 from headstream.server.network.admission import Admission
 from headstream.server.network.sockets import SocketOptions, listen
-from headstream.server.network.unauthenticated import UnauthenticatedConnections
+from headstream.server.network.unauthenticated_connections import UnauthenticatedConnections
 from headstream.server.reporting.logs import note
 
 _CHECK_S: Final = 1.0

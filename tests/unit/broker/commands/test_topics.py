@@ -205,17 +205,3 @@ def test_purge_leaves_the_structure_when_messages_go(root: Peer) -> None:
     topic = root.ask(GetTopic("shop", "orders"))
     assert topic is not None
     assert (topic.id, topic.messages_count, topic.size_bytes, len(topic.partitions)) == (1, 0, 0, 3)
-
-
-def test_a_listing_leaves_out_a_topic_that_is_deleted_while_it_is_made(root: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    root.ask(make_topic("carts"))
-    broker = root.dispatcher.broker
-    log, reading = broker.backing.log, broker.backing.log.reading
-
-    def delete_before_reading(record: Any, number: int) -> Any:
-        if record.name.topic == "carts" and "carts" in log.snapshot()["shop"].topics:
-            broker.topics.delete(record.name)
-        return reading(record, number)
-
-    monkeypatch.setattr(log, "reading", delete_before_reading)
-    assert [topic.name for topic in broker.topics.list()] == ["orders"]

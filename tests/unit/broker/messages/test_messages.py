@@ -165,3 +165,13 @@ def test_polls_one_after_the_other_see_states_that_are_set_between_them(broker: 
     assert [polled(offset) for offset in (4, 5)] == [[b"5"], [b"5"]]
     broker.messages.set_state(TOPIC, 1, [4, 6], 1)
     assert [polled(offset) for offset in (6, 7)] == [[b"6"], [b"7"]]
+
+
+def test_send_takes_time_and_ids_from_the_callables(broker: Broker, clock: Clock) -> None:
+    assert broker.messages.send(TOPIC, 1, batch(b"a")) == 0
+    clock.now_us = 5_000_000
+    assert broker.messages.send(TOPIC, 1, batch(b"b")) == 1
+    first, second = messages(broker.messages.poll(TOPIC, 1, PollRequest(PollingStrategy.first(), 10)))
+    assert (first.timestamp, second.timestamp) == (1000, 5_000_000)
+    assert second.id.to_bytes(16, "little")[:6] == (5000).to_bytes(6, "big")
+    assert broker.topics.get(TOPIC).created_us == 1000

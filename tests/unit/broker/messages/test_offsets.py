@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import headstream as hs
 from headstream.core.codec.binary import encode_sent
+from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.wire.codes import EXTENSION_CONTEXT
@@ -30,7 +30,7 @@ from headstream.core.wire.extensions.groups import (
 from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages
 from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.records import Command
-from headstream.errors import ConsumersLimitError, OffsetOutOfRangeError, TopicNotFoundError
+from headstream.errors import ConsumersLimitError
 from headstream.log.partition.offsets import OffsetStore
 from tests.support.server.servers import Peer, Server
 
@@ -156,24 +156,16 @@ def test_groups_leave_no_file_when_their_members_have_left(tmp_path: Path) -> No
     server.broker.close()
 
 
-@pytest.mark.parametrize(("is_recreated", "error"), [(False, TopicNotFoundError), (True, OffsetOutOfRangeError)])
-def test_a_commit_reports_the_deletion_of_its_topic_when_the_files_disappear_during_the_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_recreated: bool, error: type[Exception]
+@pytest.mark.parametrize("kind", COMMITS)
+def test_a_client_is_told_that_a_topic_is_unknown_when_the_topic_is_deleted_during_a_commit(
+    server: Server, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    with hs.connect(tmp_path.as_uri()) as log:
-        log.create_topic("shop/orders")
-        log.send("shop/orders", b"a")
-        commit = OffsetStore.commit
+    topic(peer := our_peer(server))
+    commit = OffsetStore.commit
 
-        def delete_first(store: OffsetStore, *arguments: Any) -> None:
-            log.delete_topic("shop/orders")
-            if is_recreated:
-                log.create_topic("shop/orders")
-            commit(store, *arguments)
+    def delete_first(store: OffsetStore, *given: Any) -> None:
+        server.broker.topics.delete(TopicName(*AT))
+        commit(store, *given)
 
-        with log.consumer("shop/orders", name="billing", timeout_ms=0) as consumer:
-            message = next(consumer)
-            monkeypatch.setattr(OffsetStore, "commit", delete_first)
-            with pytest.raises(error):
-                consumer.commit(message)
-            monkeypatch.undo()
+    monkeypatch.setattr(OffsetStore, "commit", delete_first)
+    assert peer.status(COMMITS[kind](peer, 1)) == (0 if kind in ("poll", "fetch") else 2011)

@@ -96,7 +96,7 @@ def test_a_topic_that_compacts_keeps_the_last_message_of_each_key(log: Log) -> N
     for number in range(60):
         keyed = sent(payload(number), header("hs.key", 1, b"%d" % (number % 7)))
         log.append(topic_of(log), 1, keyed, 100 + number, SEED)
-    log.roll(topic_of(log), 1)
+    log.partition(topic_of(log), 1).roll()
     Compaction(log, lambda: 1).compact(topic_of(log), 1)
     remove_before(log, topic_of(log), 1, 56)
     assert offsets(log) == [56, 57, 58, 59]
@@ -235,7 +235,7 @@ def test_a_reader_that_has_listed_the_segments_before_a_deletion_does_not_pass_o
     log.start_writing("identity", 1, briefly=True)
     create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE), 5)
     fill(log, 60)
-    log.roll(topic_of(log), 1)
+    log.partition(topic_of(log), 1).roll()
     with PartitionFollower(log.partition_directory(topic_of(log), 1)) as follower:
         remove_before(log, topic_of(log), 1, 33)
         with pytest.raises(OffsetOutOfRangeError, match="offset 10 was removed"):

@@ -238,7 +238,7 @@ def is_filled(log: Log, base: int) -> bool:
 
 
 def compact(log: Log) -> None:
-    log.roll(topic_of(log), 1)
+    log.partition(topic_of(log), 1).roll()
     around = PassContext(log.administration)
     CompactionPass(directory_of(log), log.files, segment_bytes=SEGMENT_BYTES, null_before_us=0, seed=SEED, around=around).run()
 

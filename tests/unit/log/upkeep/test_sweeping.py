@@ -45,12 +45,12 @@ def test_directories_of_deleted_and_purged_topics_are_removed(root: Path, caplog
         log.purge_topic("shop/purged")
         log.delete_topic("shop/deleted")
     assert topics(root) == {"1", "4"}
-    for number in "23":  # as if the process had died before it removed them
-        shutil.copytree(root.parent / "before" / "1" / number, root / "streams" / "1" / number)
+    for old, left in (("2", "2"), ("3", "3"), ("2", "0")):  # as if the process had died before, and while, it removed them
+        shutil.copytree(root.parent / "before" / "1" / old, root / "streams" / "1" / left)
     assert {kind for kind, _, _ in findings(root)} == {"directory_strange"}
     assert open_as_writer(root) == [b"kept"]
     assert topics(root) == {"1", "4"}
-    assert caplog.text.count("the remaining files of a deleted or purged topic were removed") == 2
+    assert caplog.text.count("the remaining files of a deleted or purged topic were removed") == 3
     assert findings(root) == []
 
 

@@ -109,7 +109,7 @@ def test_kept_changes_are_put_together_without_a_trace_in_the_rows_when_they_are
     monkeypatch.setattr(key_log, "MAX_KEPT", 24)
     soft, history = mode == "soft", mode == "type 2"
     source, rng = MovingSource(seed, whole_moves=history), random.Random(seed)
-    source.live(40)
+    source.live(30)
     target, version, done, most = open_table(tmp_path, soft=soft, history=history), 0, 0, 0
     while done < len(source.changes):
         size = rng.randint(1, 12)

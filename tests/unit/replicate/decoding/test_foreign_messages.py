@@ -39,7 +39,7 @@ TABLES = (*PLAIN_TABLES, named_table(NAMES, ("string", *NAMES[::-1], "operation"
 
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_tables_equal_the_source_when_another_writer_writes_the_messages(tmp_path: Path, seed: int) -> None:
-    source = SourceDatabase(seed, tables=TABLES, rows=8, transactions=60)
+    source = SourceDatabase(seed, tables=TABLES, rows=8, transactions=25)
     messages = list(write_history(TABLES, source.changes, seed))
     schema_store = SchemaStore(tmp_path / "zone")
     for offset, value in enumerate(value for role, value in messages if role == "metadata"):

@@ -155,7 +155,7 @@ def test_iceberg_tables_of_a_pipeline_equal_its_delta_tables_after_each_micro_ba
     monkeypatch.setenv(STRATEGY, "deletion-vectors")
     rules = TableRules(defaults=TableSettings(scd_type=scd_type))  # type: ignore[arg-type]
     work = Work(tmp_path, rules=rules)
-    messages = [message.value for message in plain(SourceDatabase(41, rows=10, transactions=25))]
+    messages = [message.value for message in plain(SourceDatabase(41, rows=10, transactions=18))]
     compared = set()
     for begin in range(0, len(messages), 25):
         work.send(*messages[begin : begin + 25])

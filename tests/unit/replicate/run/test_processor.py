@@ -129,7 +129,7 @@ def test_processor_ends_when_the_source_has_lost_messages_that_were_not_applied(
 def test_processor_ends_the_same_when_it_crashes_while_a_table_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    source = SourceDatabase(32, rows=6, transactions=15)
+    source = SourceDatabase(32, rows=6, transactions=8)
     work = Work(tmp_path)
     raw = work.raw([*(message.value for message in plain(source)), b"not a message"])
 

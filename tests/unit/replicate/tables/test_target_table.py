@@ -186,7 +186,7 @@ def test_changes_end_the_same_when_the_type_of_the_key_grows_between_them(
     rng.shuffle(changes)
     position = 0
     while position < len(changes):
-        size, schema = rng.randint(1, 8), rng.choice(schemas[: 1 + (position > 10)])
+        size, schema = rng.randint(1, 12), rng.choice(schemas[: 1 + (position > 10)])
         kind = schema.columns[0].type
         keys = ("ID", f"{OLD_PREFIX}ID")
         unit = [
@@ -297,10 +297,10 @@ def test_tables_of_any_names_are_written_apart_where_their_path_says(tmp_path: P
     tables = Target(tmp_path).tables
     for number, name in enumerate(NAMES):
         schema = replace(schema_of(METADATA), table=(name, name))
-        for unit, row in enumerate(
-            (change("INSERT", number, "a", at=1), change("DELETE", 0, at=2), change("UPDATE", 1, "b", at=3))
+        for unit, rows in enumerate(
+            ([change("INSERT", number, "a", at=1), change("DELETE", 0, at=2)], [change("UPDATE", 1, "b", at=3)])
         ):
-            batch = pa.RecordBatch.from_pylist([row], schema=schema.changes)
+            batch = pa.RecordBatch.from_pylist(rows, schema=schema.changes)
             assert not tables.apply({name: [batch]}, {name: schema}, "test", unit).failed
     for number, name in enumerate(NAMES):
         rows = pa.table(DeltaTable(str(table_path(tmp_path / "tables", name, name))).to_pyarrow_table()).to_pylist()

@@ -182,7 +182,7 @@ def test_tcp_ends_big_requests_that_wait_for_memory_and_serves_small_ones(
         budget = budget_of(running)
         greedy = [running.peer(is_extended=True) for _ in range(4)]
         for peer in greedy:
-            peer.socket.settimeout(2)
+            peer.socket.settimeout(0.5)
             with suppress(TimeoutError, ConnectionError):  # the server reads nothing more of it, or has ended it already
                 peer.send(partial_send(32 * MIB, 31 * MIB))
         assert budget.held_bytes <= TOTAL

@@ -60,7 +60,7 @@ class LeaseMessages(GroupCommand[LeasedMessages]):
         token: The lease's id, a random number that the worker chooses. Repeating a request returns the messages leased with its
             token.
         lease_us: Duration of the lease, microseconds.
-        starts: Partition -> the offset where the group begins if it has no committed offset; the first message if not specified.
+        starts: Partition -> the offset where a group without a committed offset begins; 0 if missing or past the end.
         order: `key` if later messages of a key wait for earlier messages, otherwise `skip`.
         attempts: Number of attempts after which a message whose lease ends fails permanently; 0 sets no limit.
         dead_letter: `stream/topic` for messages that fail permanently, or empty.

@@ -31,7 +31,7 @@ from headstream.server.iggy.quic.tls import AddressTokens, load_certificate
 from headstream.server.network.addresses import Address
 from headstream.server.network.admission import HANDSHAKE_COST, Admission
 from headstream.server.network.tls import TlsFiles
-from headstream.server.network.unauthenticated import UnauthenticatedConnections
+from headstream.server.network.unauthenticated_connections import UnauthenticatedConnections
 from headstream.server.reporting.logs import note
 from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers

@@ -11,7 +11,7 @@ from typing import Any, Final
 from headstream.broker.accounts.permissions import Rights
 from headstream.broker.commands.topic_lookup import FoundTopic
 from headstream.core.model.polling import OffsetOwner
-from headstream.errors import HeadstreamError, NotFoundError, PartitionNotFoundError
+from headstream.errors import HeadstreamError, NotFoundError, OffsetOutOfRangeError, PartitionNotFoundError
 from headstream.server.kafka.calls import Call, Reply
 from headstream.server.kafka.groups.group_members import GroupState
 from headstream.server.kafka.groups.groups import check_group, stored_in
@@ -73,9 +73,11 @@ def _commit(call: Call, name: str, partition: dict[str, Any]) -> ErrorCode:
         consumer = OffsetOwner.group(call.request["group_id"])
         number = partition["partition_index"] + 1
         if offset < 0:
-            call.context.dispatcher.broker.backing.log.offsets(place.topic).forget(consumer, number)
+            call.context.dispatcher.broker.offsets.forget(place.topic, consumer, number)
             return ErrorCode.NONE
         call.context.dispatcher.broker.offsets.commit(place.topic.name, consumer, {number: offset}, user_id=call.session.user_id)
+    except OffsetOutOfRangeError:  # the topic was purged during the commit
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     except HeadstreamError as error:
         return fault_of(error)
     return ErrorCode.NONE
@@ -154,7 +156,7 @@ def _forget(call: Call, group: str, name: str, index: int) -> dict[str, Any]:
     try:
         place = _find(call, name)
         _check_partition(place, index)
-        call.context.dispatcher.broker.backing.log.offsets(place.topic).forget(OffsetOwner.group(group), index + 1)
+        call.context.dispatcher.broker.offsets.forget(place.topic, OffsetOwner.group(group), index + 1)
     except HeadstreamError as error:
         return {"partition_index": index, "error_code": fault_of(error)}
     return {"partition_index": index, "error_code": ErrorCode.NONE}

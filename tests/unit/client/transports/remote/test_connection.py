@@ -98,7 +98,11 @@ def test_an_invalid_response_leaves_the_outcome_unknown() -> None:
         ("https", b"no TLS at all", r"cannot be reached: the port does not support TLS \(https://[^ ]*\)\. Begin"),
     ],
 )
-def test_a_server_of_something_else_is_told_in_plain_words(scheme: str, said: bytes, text: str) -> None:
+def test_a_server_of_something_else_is_told_in_plain_words(
+    scheme: str, said: bytes, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headstream.client.transports.remote.connection._TLS_PROBE_S", 0.2)  # this one does not answer it
+
     def answer() -> None:
         link, _ = listener.accept()
         with link:

@@ -136,7 +136,7 @@ def test_parts_of_transactions_are_set_aside_also_when_too_many_wait_to_be_sent_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All stored changes come to the driver then, without those that wait."""
-    source = SourceDatabase(1, rows=12, transactions=50, key_changes=False)
+    source = SourceDatabase(1, rows=12, transactions=25, key_changes=False)
     messages = list(shuffle(plain(source), seed=1, window=40))
 
     def run(kind: type[Work]) -> tuple[list[int], list[str]]:

@@ -164,7 +164,7 @@ def test_history_is_the_sorted_one_when_changes_are_shuffled_and_repeated_over_b
 
 @pytest.mark.parametrize("seed", range(3))
 def test_open_versions_are_the_rows_of_type_1_when_both_are_shuffled_apart(tmp_path: Path, seed: int) -> None:
-    changes = random_history(seed + 50, 60)
+    changes = random_history(seed + 50, 40)
     history = open_history(tmp_path)
     for version, batch in enumerate(deliver(changes, seed)):
         merge(history, version, *batch)

@@ -33,6 +33,16 @@ WAYS = kernels.variants("headstream.server.iggy.fast_path.small_requests")
 ALL_MAY_POLL_AND_SEND = GlobalPermissions(poll_messages=True, send_messages=True)
 
 
+@pytest.fixture(params=WAYS, ids=kernels.name_of, scope="module")
+def unchanged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A client of a topic with one message, for requests that change nothing."""
+    server = Server(directory=tmp_path_factory.mktemp("unchanged") / "log")
+    client = Client(with_topic(server), request.param)
+    client.ask(send(b"first"))
+    yield client
+    server.broker.close()
+
+
 @pytest.fixture(params=WAYS, ids=kernels.name_of)
 def ways(request: pytest.FixtureRequest) -> ModuleType:
     module: ModuleType = request.param
@@ -142,11 +152,10 @@ def test_balanced_sends_go_round_whichever_way_they_go(client: Client) -> None:
 
 
 @pytest.mark.parametrize("size", range(len(frame_of(send(b"x")))))
-def test_half_a_request_is_left_where_it_is(client: Client, size: int) -> None:
-    client.ask(send(b"first"))
-    assert client.short is not None
+def test_half_a_request_is_left_where_it_is(unchanged: Client, size: int) -> None:
+    assert unchanged.short is not None
     whole = frame_of(Ping())
-    assert client.short.answer(memoryview(whole + frame_of(send(b"x"))[:size]), len(whole) + size) == (len(whole), bytes(8))
+    assert unchanged.short.answer(memoryview(whole + frame_of(send(b"x"))[:size]), len(whole) + size) == (len(whole), bytes(8))
 
 
 def test_a_send_whose_lengths_lie_takes_the_general_path(client: Client) -> None:

@@ -21,7 +21,7 @@ from headstream.server.config.kafka_settings import KafkaSettings
 from headstream.server.config.tcp_settings import TcpSettings
 from headstream.server.network.addresses import Address
 from headstream.server.network.tls import TlsFiles
-from headstream.server.network.unauthenticated import UnauthenticatedConnections
+from headstream.server.network.unauthenticated_connections import UnauthenticatedConnections
 from tests.support.server.certificates import write_certificate
 from tests.support.server.served import Running, config_of, serving, wait_for
 
