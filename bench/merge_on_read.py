@@ -39,6 +39,7 @@ from bench.cluster_meter import find_processes
 from bench.machine import Report
 from bench.replicate_messages import Envelopes, fill_table, make_config, make_log, make_sequence, make_table, send, write_merge
 from bench.replicate_sizes import NoMappedTables
+from headstream.cli.replicate.session import open_session
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.engines.plan import plan_merge
 from headstream.replicate.run.pipeline import ReplicatePipeline
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILE_ROWS: Final = 200_000
-REPEATS: Final = 3
+REPEATS: Final = {"rewrite": 3, "spark": 3, "scan": 7, "index": 7}
+"""Merges of each size, of which the median counts."""
 CHANGES: Final = 20_000
 MOST_REWRITTEN: Final = 20_000_000
 """Rows of the largest table that is rewritten: each merge of a larger one takes minutes."""
@@ -198,7 +200,7 @@ def compare(report: Report, directory: Path, rows: int, sizes: tuple[int, ...], 
             spark.sql(f"ALTER TABLE delta.`{work / 'table'}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
         first, _ = table.merge(1000)
         for changes in sizes:
-            found = [table.merge(changes) for _ in range(REPEATS)]
+            found = [table.merge(changes) for _ in range(REPEATS[way])]
             wall, cpu, written = (statistics.median(spent[part] for spent, _ in found) for part in range(3))
             factor = statistics.median(factor for _, factor in found)
             report.line(
@@ -251,14 +253,14 @@ def measure_store(report: Report, directory: Path, rows: int) -> None:
             for latency in (0.0, _LATENCY_S):
                 store.break_down(delay_s=latency)
                 store.requests()
-                spent = [table.merge(1000)[0] for _ in range(REPEATS)]
+                spent = [table.merge(1000)[0] for _ in range(REPEATS[way])]
                 requests = store.requests()
                 kinds = ", ".join(
-                    f"{sum(kind == method for method, _ in requests) / REPEATS:.0f} {kind}"
+                    f"{sum(kind == method for method, _ in requests) / REPEATS[way]:.0f} {kind}"
                     for kind in ("GET", "HEAD", "PUT", "POST")
                 )
                 wall = statistics.median(each.wall for each in spent)
-                counted = f"{len(requests) / REPEATS:.0f} requests ({kinds})"
+                counted = f"{len(requests) / REPEATS[way]:.0f} requests ({kinds})"
                 where = f"in a store that answers after {latency * 1e3:2.0f} ms"
                 report.line(f"{rows:>11,} rows {where}, 1,000 changes, {way:7}: {wall:6.3f} s, {counted}")
                 store.recover()
@@ -268,7 +270,7 @@ def measure_pipeline(report: Report, directory: Path, rows: int, spark: SparkSes
     """Updates with keys anywhere, from a log to a table by `replicate run`."""
     metadata = make_table(0)
     rates: dict[str, float] = {}
-    strategies: dict[MergeStrategy, int] = {"rewrite": 2, "deletion-vectors": 20}
+    strategies: dict[MergeStrategy, int] = {"rewrite": 4, "deletion-vectors": 20}
     fill_table(directory / "filled", rows)
     for strategy, batches in strategies.items():
         work = directory / strategy
@@ -335,7 +337,9 @@ def main() -> None:
                 if "many" in parts and rows <= MOST_REWRITTEN:
                     repeat(report, directory, rows, CHANGES, arguments.batches // scale)
                 shutil.rmtree(directory, ignore_errors=True)
-            if "pipeline" in parts:
+        if "pipeline" in parts:
+            settings = {"spark.master": "local[2]", "spark.driver.memory": "4g"}
+            with open_session("bench-merge-on-read", settings, [], is_brief=True) as spark:
                 measure_pipeline(report, Path(name, "pipeline"), max(sizes), spark)
         if "store" in parts:
             measure_store(report, Path(name, "store"), 1_000_000 // scale)

@@ -256,12 +256,14 @@ def _configure(context: click.Context, config_file: Path | None, options: dict[s
 def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
     """Run a pipeline to its end or until a signal; return its summary, and whether a signal arrived."""
     from headstream.replicate.run.pipeline import ReplicatePipeline
+    from headstream.replicate.settings.config import is_kafka
 
     _show_log()
+    is_brief = config.once and not is_kafka(config.source) and "spark" not in config.rules.engines
     with (
         show_progress("starting Spark") as show,
         _kept_handlers(),
-        open_session("headstream-replicate", config.spark, config.table_places) as spark,
+        open_session("headstream-replicate", config.spark, config.table_places, is_brief=is_brief) as spark,
     ):
         pipeline = ReplicatePipeline(spark, config, on_progress=lambda summary: show(_describe(summary)))
         came = _stop_by_signals(pipeline)

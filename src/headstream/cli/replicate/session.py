@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,16 +27,19 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 SPARK_SETTING: Final = Checked("setting", _setting)
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
 @contextmanager
 def open_session(
-    name: str, settings: Mapping[str, str], places: Iterable[Place], jar_sets: Sequence[str] = ()
+    name: str, settings: Mapping[str, str], places: Iterable[Place], jar_sets: Sequence[str] = (), *, is_brief: bool = False
 ) -> Iterator[SparkSession]:
     """Yield a Spark session and stop it afterwards. If Spark has already stopped, an error of the body is still raised.
 
     Args:
         places: Where the session reads and writes tables; determines which jars of object stores are loaded.
+        is_brief: Whether the session runs at most hundreds of micro-batches, of which Java processes no rows. Java's second
+            compiler (C2) would then take more time than it saves.
     """
     from headstream.replicate.storage.places import StorePlace
     from headstream.spark import session, stop
@@ -45,6 +49,8 @@ def open_session(
     jars = {place.access.jars for place in places if isinstance(place, StorePlace)}
     given = find_given(os.environ, find_pyspark(SESSION_VERSIONS)) | dict(settings)
     chosen = None if "spark.app.name" in given else name
+    if is_brief and re.match(r"local(\[|$)", given.get("spark.master") or os.environ.get("SPARK_MASTER") or "local"):
+        settings = {**settings, _JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 {given.get(_JAVA_OPTIONS, '')}".rstrip()}
     with_jars = [*_available(sorted(found for found in jars if found is not None)), *jar_sets]
     spark = session(chosen, config=settings, with_jars=with_jars)
     try:

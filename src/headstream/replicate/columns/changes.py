@@ -137,11 +137,13 @@ def collapse(
     if tracks or pc.any(rows["_hs_partial"]).as_py():
         marks = pc.or_(marks, _of_several_upserts(rows, keys))
     rows, events = _divide(rows, keys, marks, soft=soft)
-    ordered = _ordered(rows.select([*names, "_hs_operation", "_hs_delete", "_hs_sequence"]))
-    last = take_rows(ordered, _by_key(ordered, keys, ("_hs_place", "max"))["_hs_place_max"])
+    order = _order(rows)
+    ordered = take_rows(rows.select([*keys, "_hs_sequence", "_hs_delete"]), order)
+    places = order.take(_by_key(ordered, keys, ("_hs_place", "max"))["_hs_place_max"])
+    last = take_rows(rows.select([*names, "_hs_operation", "_hs_delete", "_hs_sequence"]), places)
     last = last.append_column("_hs_versions", pa.nulls(last.num_rows, pa.string()))
-    deleted = ordered.filter(ordered["_hs_delete"])
-    deleted = take_rows(deleted, _by_key(deleted, keys, ("_hs_place", "max"))["_hs_place_max"]).select([*keys, "_hs_sequence"])
+    deleted = ordered.filter(ordered["_hs_delete"]).select([*keys, "_hs_sequence"])
+    deleted = take_rows(deleted, _by_key(deleted, keys, ("_hs_place", "max"))["_hs_place_max"])
     return Collapsed(last, changes.num_rows, [], events, masks.of, deleted, columns)
 
 
@@ -245,20 +247,20 @@ def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
     return moved.set_column(index, "_hs_delete", pa.chunked_array([pa.repeat(True, moved.num_rows)]))
 
 
-def _ordered(rows: pa.Table) -> pa.Table:
-    """Return rows in the order in which they take effect: by sequence; at the same sequence, a delete precedes an upsert.
+def _order(rows: pa.Table) -> pa.Array:
+    """Return row numbers in the order in which rows take effect: by sequence; at the same sequence, a delete precedes an upsert.
 
     Of two otherwise equal changes, the change received first is sorted last and takes effect, as if they were in two batches.
     """
     backwards = pa.array(np.arange(rows.num_rows - 1, -1, -1))
     chosen = rows.select(["_hs_sequence", "_hs_delete"]).take(backwards)
     order = pc.sort_indices(chosen, [("_hs_sequence", "ascending"), ("_hs_delete", "descending")])
-    return take_rows(rows, backwards.take(order))
+    return backwards.take(order)
 
 
 def _by_key(ordered: pa.Table, keys: list[str], *aggregations: tuple[str, str]) -> pa.Table:
     """Group ordered rows by key; `_hs_place` is a row's position."""
-    place = pa.chunked_array([pa.array(range(ordered.num_rows), pa.int64())])
+    place = pa.chunked_array([pa.array(np.arange(ordered.num_rows))])
     return ordered.append_column("_hs_place", place).group_by(keys, use_threads=False).aggregate(list(aggregations))
 
 

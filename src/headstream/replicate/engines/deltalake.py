@@ -79,11 +79,15 @@ class TableLog:
 
     def last_applied(self, app_id: str) -> int | None:
         """Return the highest version that a commit has recorded for app_id, or None."""
+        if self._snapshot is not None and self._snapshot.version == self.table.version():
+            return self._snapshot.transactions.get(app_id)
         return self.table.transaction_version(app_id)
 
     @property
     def size_bytes(self) -> int:
         """The total size of the table's files."""
+        if self._snapshot is not None and self._snapshot.version == self.table.version():
+            return sum(file.size for file in self._snapshot.files.values())
         return 0 if self._table is None else int(pc.sum(pa.table(self._table.get_add_actions())["size_bytes"]).as_py() or 0)
 
     @property

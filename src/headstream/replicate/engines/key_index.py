@@ -147,6 +147,9 @@ def _equal_pairs(many: _Numbers, few: _Numbers) -> tuple[Positions, Positions]:
     hits = np.flatnonzero(begins < len(many))
     hits = hits[many[begins[hits]] == few[hits]]
     begins = begins[hits]
+    following = np.minimum(begins + 1, len(many) - 1)
+    if not ((following > begins) & (many[following] == few[hits])).any():
+        return begins, hits
     counts = np.searchsorted(many, few[hits], "right") - begins
     ends = np.cumsum(counts)
     within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)
@@ -195,15 +198,20 @@ class KeyIndex:
         self._most_bytes = most_bytes
         self._open: dict[str, FileKeys] = {}
         self._lock = threading.Lock()
-        self._size = -1
+        self._size = self._count = -1
 
     @property
     def size_bytes(self) -> int:
         """The total size of the index files, bytes."""
+        return self._measure()[0]
+
+    def _measure(self) -> tuple[int, int]:
+        """Return the total size of the index files, bytes, and their number."""
         with self._lock:
             if self._size < 0:
-                self._size = sum(size for _, size in self._files())
-            return self._size
+                sizes = [size for _, size in self._files()]
+                self._size, self._count = sum(sizes), len(sizes)
+            return self._size, self._count
 
     def find(self, file: str, rows: int | None, columns: Sequence[str]) -> FileKeys | None:
         """Return the index of a data file, by the file's name in the table's log and its row count, if known; None if missing."""
@@ -236,13 +244,10 @@ class KeyIndex:
 
     def keep(self, files: Collection[str], columns: Sequence[str]) -> None:
         """Delete the indexes of data files that are no longer in the table, if there are many such indexes."""
-        if self._directory is None:
+        if self._directory is None or self._measure()[1] <= len(files) + len(files) // 4 + 16:
             return
         kept = {_name(file, columns) for file in files}
-        found = self._files()
-        if len(found) <= len(kept) + len(kept) // 4 + 16:
-            return
-        for path, _ in found:
+        for path, _ in self._files():
             if path.name not in kept:
                 with self._lock:
                     self._open.pop(path.name, None)
@@ -277,6 +282,7 @@ class KeyIndex:
             temporary.replace(path)
             with self._lock:
                 self._size += content.size + _CHECKSUM_BYTES
+                self._count += 1
 
     def _read(self, path: Path) -> FileKeys | None:
         """Return a stored index, memory-mapped; None if there is no complete index."""

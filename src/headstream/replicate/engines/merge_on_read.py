@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from headstream.errors import StorageError
 from headstream.replicate.columns.large_values import take_rows
 from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.engines.key_index import KeyIndex, Positions, SearchedKeys, can_find, find_rows
-from headstream.replicate.engines.plan import MergePlan, quote_name
+from headstream.replicate.engines.plan import MergePlan, quote_name, unquote_name
 from headstream.replicate.engines.rewriting import rewritten
 from headstream.replicate.settings.merge_settings import MergeSettings, MergeStrategy
 from headstream.replicate.storage.data_files import write_data_files
@@ -132,8 +133,10 @@ class MergeOnRead:
             )
             return _Found(file, *find_rows(keys, searched))
 
+        shares = [candidates[number::_THREADS] for number in range(_THREADS)]
         with ThreadPoolExecutor(_THREADS) as pool:
-            found = [part for part in pool.map(find, candidates) if len(part.positions)]
+            parts = chain.from_iterable(pool.map(lambda share: list(map(find, share)), shares))
+            found = [part for part in parts if len(part.positions)]
         deleted = snapshot.deleted_rows(part.file for part in found)
         found = [
             part.only(~_is_among(part.positions, deleted[part.file.path])) if part.file.path in deleted else part
@@ -164,17 +167,18 @@ class MergeOnRead:
             "num_target_rows_updated": counts.updated,
             "num_target_rows_deleted": counts.deleted,
         }
-        added = write_data_files(snapshot, rows) if rows.num_rows else []
-        commit_rows(
-            snapshot,
-            removed=removed,
-            added=added,
-            app_id=app_id,
-            version=version,
-            operation="MERGE",
-            metrics=metrics,
-            enable_deletion_vectors=True,
-        )
+        with ThreadPoolExecutor(1) as pool:  # commit_rows() writes the vectors at the same time
+            writing = [pool.submit(write_data_files, snapshot, rows)] if rows.num_rows else []
+            commit_rows(
+                snapshot,
+                removed=removed,
+                added=chain.from_iterable(files.result() for files in writing),
+                app_id=app_id,
+                version=version,
+                operation="MERGE",
+                metrics=metrics,
+                enable_deletion_vectors=True,
+            )
         self.index.keep(snapshot.files.keys(), plan.match)
         return counts
 
@@ -194,11 +198,12 @@ def _merge_images(
     """Return the rows that a merge of complete images removes from files, the rows that it writes, and its counts."""
     schema = snapshot.schema
     changes = _cast(changes, schema)
-    updated = {_unquoted(name) for name in plan.update}
+    updated = {unquote_name(name) for name in plan.update}
     kept = [name for name in schema.names if name not in updated and name not in plan.match]
     effective, idle = [], np.zeros(changes.num_rows, np.bool_)
+    least = pc.min(changes[_SEQUENCE]).as_py() if plan.effect == "newer" else ""
     for part in found:
-        takes = _is_newer(snapshot, part, changes[_SEQUENCE]) if plan.effect == "newer" else None
+        takes = _is_newer(snapshot, part, changes[_SEQUENCE], least) if plan.effect == "newer" else None
         if takes is not None:
             idle[part.changes[~takes]] = True
             part = part.only(takes)
@@ -206,7 +211,10 @@ def _merge_images(
     numbers = np.cumsum(~idle) - 1
     changes = changes.filter(pa.array(~idle)) if idle.any() else changes
     change_of = np.concatenate([np.empty(0, np.int64), *(numbers[part.changes] for part in effective)])
-    stored = [_read_rows(snapshot, part, [name for name in kept if not _is_null(part.file, name)]) for part in effective]
+    stored = []
+    for part in effective if kept else ():
+        names = [name for name in kept if not _is_null(part.file, name)]
+        stored.append(_read_columns(snapshot, part.file, names, part.positions))
     values = pa.concat_tables(stored, promote_options="default") if stored else schema.empty_table().select([])
     columns = []
     for field in schema:
@@ -230,14 +238,14 @@ def _merge_by_sql(
     """
     schema = snapshot.schema
     used = " ".join([*plan.where, plan.delete_when or "", plan.update_when, *plan.update.values()])
-    updated = {_unquoted(name) for name in plan.update}
+    updated = {unquote_name(name) for name in plan.update}
     needed = [
         name
         for name in schema.names
         if name not in updated or name in plan.match or f"t.{name}" in used or f"t.{quote_name(name)}" in used
     ]
     count = sum(len(part.positions) for part in found)
-    parts = [_read_rows(snapshot, part, needed) for part in found]
+    parts = [_read_columns(snapshot, part.file, needed, part.positions) for part in found]
     stored = pa.concat_tables([schema.empty_table().select(needed), *parts], promote_options="default")
     columns = [stored[field.name] if field.name in needed else pa.nulls(count, field.type) for field in schema]
     source = pa.table(columns, schema=pa.schema([field.with_nullable(True) for field in schema]))
@@ -263,13 +271,15 @@ def _merge_by_sql(
     return removed, rows.select(schema.names), RowCounts(inserted, rows.num_rows - inserted, deleted)
 
 
-def _is_newer(snapshot: LogSnapshot, part: _Found, sequences: pa.ChunkedArray) -> Any:
+def _is_newer(snapshot: LogSnapshot, part: _Found, sequences: pa.ChunkedArray, least: str) -> Any:
     """Return which rows are older than their matching changes; None if, by the file's statistics, all rows are older."""
-    new = sequences.take(pa.array(part.changes))
     greatest = part.file.stats.get("maxValues", {}).get(_SEQUENCE)
+    if isinstance(greatest, str) and greatest < least:
+        return None
+    new = sequences.take(pa.array(part.changes))
     if isinstance(greatest, str) and greatest < pc.min(new).as_py():
         return None
-    stored = _read_rows(snapshot, part, [_SEQUENCE])[_SEQUENCE]
+    stored = _read_columns(snapshot, part.file, [_SEQUENCE], part.positions)[_SEQUENCE]
     newer = pc.fill_null(pc.greater(new.cast(stored.type), stored), False).to_numpy()
     return None if newer.all() else newer
 
@@ -278,11 +288,6 @@ def _is_null(file: DataFile, column: str) -> bool:
     """Return whether, by a file's statistics, a column has only nulls in the file."""
     nulls = file.stats.get("nullCount", {}).get(column)
     return nulls is not None and nulls == file.rows and column not in file.partition_values
-
-
-def _read_rows(snapshot: LogSnapshot, part: _Found, columns: Sequence[str]) -> pa.Table:
-    """Return the given columns of rows of a file, in the table's types."""
-    return _read_columns(snapshot, part.file, columns, part.positions)
 
 
 def _read_columns(snapshot: LogSnapshot, file: DataFile, columns: Sequence[str], positions: Positions | None = None) -> pa.Table:
@@ -396,7 +401,3 @@ def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         if name in fields and rows.schema.field(number).type != fields[name]:
             rows = rows.set_column(number, name, rows[name].cast(fields[name]))
     return rows
-
-
-def _unquoted(name: str) -> str:
-    return name.removeprefix("`").removesuffix("`").replace("``", "`")

@@ -68,6 +68,11 @@ def quote_name(name: str) -> str:
     return f"`{escaped}`"
 
 
+def unquote_name(name: str) -> str:
+    """Return the column name of an SQL identifier."""
+    return name.removeprefix("`").removesuffix("`").replace("``", "`")
+
+
 def quote_text(text: str) -> str:
     """Return a string as an SQL expression that every engine reads in the same way.
 

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from headstream.replicate.columns.large_values import take_values
 from headstream.replicate.engines.engine import RowCounts
-from headstream.replicate.engines.plan import DELETED, MergePlan, quote_name
+from headstream.replicate.engines.plan import DELETED, MergePlan, quote_name, unquote_name
 
 _LEAST_COLUMNS: Final = 100
 """Minimum number of columns; with fewer columns, a merge takes less than 0.2 CPU seconds."""
@@ -79,26 +79,18 @@ def rewritten(
         is_new &= ~deletes
     stays, inserted = pa.array(np.flatnonzero(~is_deleted)), pa.array(np.flatnonzero(is_new))
     source = pa.array(change_of[~is_deleted], mask=~is_matched[~is_deleted])
-    changed = pa.array(is_matched[~is_deleted])
+    changed = None if is_matched.all() else pa.array(is_matched[~is_deleted])
     columns = []
     for field in stored.schema:
         name = quote_name(field.name)
         value = plan.update.get(name, plan.update.get(field.name))
-        column = take_values(stored[field.name], stays)
-        if value is not None:
-            column = pc.if_else(changed, take_values(changes[_source_column(value)], source), column)
+        updated = None if value is None else take_values(changes[unquote_name(value.removeprefix("s."))], source)
+        if updated is None or changed is not None:
+            column = take_values(stored[field.name], stays)
+            updated = column if updated is None else pc.if_else(changed, updated, column)
         value = plan.insert.get(name, plan.insert.get(field.name))
-        nothing = pa.nulls(len(inserted), field.type)
-        added = nothing if value is None else take_values(changes[_source_column(value)], inserted)
-        columns.append(pa.chunked_array([*_chunks(column), *_chunks(added)], field.type))
+        nothing = pa.chunked_array([pa.nulls(len(inserted), field.type)])
+        added = nothing if value is None else take_values(changes[unquote_name(value.removeprefix("s."))], inserted)
+        columns.append(pa.chunked_array([*updated.chunks, *added.chunks], field.type))
     counts = RowCounts(len(inserted), int((is_matched & ~is_deleted).sum()), int(is_deleted.sum()))
     return pa.table(columns, schema=stored.schema), counts
-
-
-def _source_column(expression: str) -> str:
-    """Return the name of the source column in an expression `s.<column>`."""
-    return expression.removeprefix("s.").removeprefix("`").removesuffix("`").replace("``", "`")
-
-
-def _chunks(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]

@@ -34,6 +34,9 @@ _DEFAULT_INDEXED: Final = 32
 _LONGEST_TEXT: Final = 32
 """Maximum number of characters of a string in statistics."""
 _GREATEST: Final = "\U0010ffff"
+_SAMPLED_ROWS: Final = 1024
+"""Number of rows that decide whether a column gets a dictionary, which costs time and space if nearly all values are distinct."""
+_REPEATED_SHARE: Final = 0.02
 _EXACT_DIGITS: Final = 15
 """Number of digits of a decimal that a JSON number keeps in every reader."""
 
@@ -51,7 +54,7 @@ class DataFileWriter:
         self._schema = pa.schema([field for field in snapshot.schema if field.name not in snapshot.partition_columns])
         self._files: list[DataFile] = []
         self._waiting: list[pa.Table] = []
-        self._open()
+        self._writer: pq.ParquetWriter | None = None
 
     def write(self, rows: pa.Table) -> None:
         """Add rows in the table's types, without partition columns; missing columns are null."""
@@ -68,12 +71,15 @@ class DataFileWriter:
         self._close()
         return self._files
 
-    def _open(self) -> None:
+    def _open(self, rows: pa.Table) -> pq.ParquetWriter:
         self._sink = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(
-            self._sink, self._schema, compression="snappy", store_schema=False, coerce_timestamps="us"
-        )
         self._statistics = _Statistics(self._snapshot, self._schema.names)
+        sample = rows.slice(0, _SAMPLED_ROWS)
+        flat = [field.name for field in sample.schema if not pa.types.is_nested(field.type)]
+        repeated = [name for name in flat if len(sample[name].unique()) <= (1 - _REPEATED_SHARE) * len(sample)]
+        return pq.ParquetWriter(
+            self._sink, self._schema, compression="snappy", use_dictionary=repeated, store_schema=False, coerce_timestamps="us"
+        )
 
     def _flush(self) -> None:
         rows = pa.concat_tables(self._waiting) if self._waiting else self._schema.empty_table()
@@ -81,17 +87,18 @@ class DataFileWriter:
         length = max(1, rows.num_rows // max(1, -(-rows.nbytes // _GROUP_BYTES)))
         for begin in range(0, rows.num_rows, length):
             part = rows.slice(begin, length)
+            self._writer = self._writer or self._open(part)
             self._writer.write_table(part)
             self._statistics.add(part)
             if self._sink.tell() >= self._most_bytes:
                 self._close()
-                self._open()
 
     def _close(self) -> None:
-        self._writer.close()
-        content = self._sink.getvalue()
-        if not self._statistics.rows:
+        if self._writer is None:
             return
+        self._writer.close()
+        self._writer = None
+        content = self._sink.getvalue()
         name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
         folders = [f"{column}={_NULL_DIRECTORY if value is None else value}" for column, value in self._values.items()]
         if all(_PLAIN_FOLDER.fullmatch(folder) for folder in folders):

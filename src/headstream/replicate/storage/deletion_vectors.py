@@ -18,6 +18,7 @@ import uuid
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -118,11 +119,6 @@ class DeletionVector:
             raise _invalid(self) from None
 
 
-def read_positions(table: Place, vector: DeletionVector) -> Positions:
-    """Return the rows that one deletion vector deletes; see read_vectors()."""
-    return read_vectors(table, [vector])[vector]
-
-
 def read_vectors(table: Place, vectors: Iterable[DeletionVector]) -> dict[DeletionVector, Positions]:
     """Return the rows that deletion vectors delete; each file is read once.
 
@@ -196,7 +192,7 @@ def _stored(file: bytes, vector: DeletionVector) -> bytes:
 
 
 def _encode(positions: Positions) -> bytes:
-    high = np.asarray(positions, np.uint64) >> np.uint64(32)
+    high = positions[:1] * 0 if positions.dtype == np.uint32 else positions >> np.uint64(32)
     begins = [0, *(np.flatnonzero(np.diff(high)) + 1).tolist()] if len(positions) else []
     parts = [struct.pack("<IQ", _MAGIC, len(begins))]
     for begin, end in zip(begins, [*begins[1:], len(positions)], strict=True):
@@ -207,7 +203,7 @@ def _encode(positions: Positions) -> bytes:
 def _encode_bitmap(values: npt.NDArray[np.uint32]) -> bytes:
     keys = values >> np.uint32(16)
     low = values.astype("<u2")  # the low halves
-    begins = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist()]
+    begins = [0, *(np.flatnonzero(keys[1:] != keys[:-1]) + 1).tolist()]
     ends = [*begins[1:], len(values)]
     containers = []
     for begin, end in zip(begins, ends, strict=True):
@@ -217,12 +213,11 @@ def _encode_bitmap(values: npt.NDArray[np.uint32]) -> bytes:
         bits = np.zeros(1 << 16, np.bool_)
         bits[low[begin:end]] = True
         containers.append(np.packbits(bits, bitorder="little").tobytes())
-    header = np.empty((len(begins), 2), "<u2")
-    header[:, 0] = keys[begins]
-    header[:, 1] = np.subtract(ends, begins) - 1
-    sizes = [len(container) for container in containers]
-    offsets = np.cumsum([8 + 8 * len(begins), *sizes[:-1]]).astype("<u4")
-    return b"".join([struct.pack("<II", _NO_RUNS, len(begins)), header.tobytes(), offsets.tobytes(), *containers])
+    most = [end - begin - 1 for begin, end in zip(begins, ends, strict=True)]
+    header = chain.from_iterable(zip(keys[begins].tolist(), most, strict=True))
+    offsets = accumulate(map(len, containers[:-1]), initial=8 + 8 * len(begins))
+    top = struct.pack(f"<II{2 * len(begins)}H{len(begins)}I", _NO_RUNS, len(begins), *header, *offsets)
+    return b"".join([top, *containers])
 
 
 def _decode(content: bytes) -> Positions:

@@ -12,7 +12,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from headstream.core.codec.json_text import dump_json
@@ -39,7 +39,7 @@ def commit_rows(
     snapshot: LogSnapshot,
     *,
     removed: Mapping[str, Positions],
-    added: Sequence[DataFile],
+    added: Iterable[DataFile],
     app_id: str,
     version: int,
     operation: str,
@@ -51,7 +51,7 @@ def commit_rows(
     Args:
         snapshot: The snapshot in which the rows were found; advances to the commit.
         removed: Path of a live file -> all deleted rows, including previously deleted rows.
-        added: New files from write_data_files().
+        added: New files from write_data_files(); read after the vectors are written.
         enable_deletion_vectors: Whether the commit enables the feature if the table lacks it.
 
     Raises:
@@ -125,7 +125,7 @@ def _commit(snapshot: LogSnapshot, actions: list[dict[str, Any]], operation: str
         "txnId": own,
     }
     actions = [{"commitInfo": information}, *actions]
-    lines = [json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in actions]
+    lines = map(json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode, actions)
     if not _is_created(snapshot, number, "\n".join([*lines, ""]).encode(), own):
         snapshot.advance()
         raise Conflict
@@ -181,8 +181,10 @@ def _count_rows(snapshot: LogSnapshot, file: DataFile) -> int:
 
 def _with_vector(snapshot: LogSnapshot, file: DataFile, vector: Any) -> DataFile:
     # Delta requires the number of rows of a file with a vector; all other statistics then include deleted rows.
-    stats = {**file.stats, "numRecords": _count_rows(snapshot, file), "tightBounds": False}
-    text = dump_json(stats, separators=(",", ":"))
+    text = file.action.get("stats")
+    if file.rows is None or file.stats.get("tightBounds") is not False:
+        stats = {**file.stats, "numRecords": _count_rows(snapshot, file), "tightBounds": False}
+        text = dump_json(stats, separators=(",", ":"))
     return DataFile({**file.action, "stats": text, "dataChange": True}, vector)
 
 

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -95,8 +95,7 @@ class DataFile:
     @cached_property
     def stats(self) -> dict[str, Any]:
         """`numRecords`, `minValues`, `maxValues`, `nullCount`, `tightBounds`, with all digits in the log; empty if missing."""
-        found = json.loads(self.action.get("stats") or "{}", parse_float=Decimal, parse_constant=str)
-        return found if isinstance(found, dict) else {}
+        return _parse_stats(self.action.get("stats") or "{}")
 
     @property
     def rows(self) -> int | None:
@@ -279,14 +278,13 @@ class LogSnapshot:
         self.version = version
 
     def deleted_rows(self, files: Iterable[DataFile]) -> dict[str, Positions]:
-        """Return the deleted rows of files, omitting files without deleted rows; recently used vectors are kept in memory."""
+        """Return the deleted rows of files, omitting files without deleted rows; recently read vectors are kept in memory."""
         wanted = {file.path: file.vector for file in files if file.vector is not None}
-        unread = [vector for vector in wanted.values() if vector not in self._cached]
-        found = read_vectors(self.table, unread)
-        found |= {vector: self._cached[vector] for vector in wanted.values() if vector in self._cached}
+        known = {path: self._cached.get(vector) for path, vector in wanted.items()}
+        found = read_vectors(self.table, [wanted[path] for path, positions in known.items() if positions is None])
         for vector, positions in found.items():
             self.keep_vector(vector, positions)
-        return {path: found[vector] for path, vector in wanted.items()}
+        return {path: found[wanted[path]] if positions is None else positions for path, positions in known.items()}
 
     def keep_vector(self, vector: DeletionVector, positions: Positions) -> None:
         """Cache the rows of a vector for deleted_rows(), evicting old vectors."""
@@ -371,6 +369,12 @@ class LogSnapshot:
         vectors += [vector for (_, vector), removed_ms in self.removed.items() if removed_ms >= since_ms]
         paths = (vector.path for vector in vectors if vector is not None)
         return {path.rpartition("/")[2] for path in paths if path is not None}
+
+
+@lru_cache(4096)
+def _parse_stats(text: str) -> dict[str, Any]:
+    found = json.loads(text, parse_float=Decimal, parse_constant=str)
+    return found if isinstance(found, dict) else {}
 
 
 def merge_on_read_refusal(snapshot: LogSnapshot) -> str | None:

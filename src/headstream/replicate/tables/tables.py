@@ -273,7 +273,9 @@ class TargetTables:
                 continue
             try:
                 table = self._table(name)
-                if table.has_ended_load and not is_saved:
+                if not table.has_ended_load:
+                    continue
+                if not is_saved:
                     self._checkpoint_store.save()  # saves which loads have ended and how far the log has been read
                     is_saved = True
                 with self._label_jobs(f"{_show(name)}: end of a load"):

@@ -13,12 +13,14 @@ the same time and exceed the limits, the batch ends at the limits with this time
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -38,11 +40,10 @@ _OVERFULL: Final = 1.05
 _FULL_ENOUGH: Final = 0.75
 """The share above which the search ends after _MORE_TRIES more times, since many messages can have the same time."""
 _MORE_TRIES: Final = 6
+Convert: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def make_aligned_source(
-    name: str, schema: str, convert: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-) -> type[DataSource]:
+def make_aligned_source(name: str, schema: str, convert: Convert) -> type[DataSource]:
     """Return a data source to register; AlignedStreamReader plans its streams, and its tasks convert the messages.
 
     A separate conversion would pass the columns from one Python worker through Spark's rows to another, which costs more than
@@ -53,10 +54,13 @@ def make_aligned_source(
         schema: The converted columns, as Spark's DDL.
         convert: Called in each task with the rows that `headstream` would return.
     """
+    # Packed: the processes that only plan a stream do not import what the conversion needs.
+    packed = cloudpickle.dumps(convert)  # type: ignore[no-untyped-call]
 
     class Reader(AlignedStreamReader):
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            return convert(super().read(partition))
+            unpacked: Convert = pickle.loads(packed)
+            return unpacked(super().read(partition))
 
     class Source(DataSource):
         @classmethod
