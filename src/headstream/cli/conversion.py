@@ -83,7 +83,7 @@ def _recognize(data: bytes) -> str:
     found = recognize(data, 0)
     name = {"binary-sent": "binary"}.get(found.dialect, found.dialect)
     if name not in _READ:
-        raise InvalidOptionError(f"the input appears to be {name}", where="--from", advice=f"Specify one of {', '.join(_READ)}")
+        raise InvalidOptionError(f"the input's format is {name}", where="--from", advice=f"Specify one of {', '.join(_READ)}")
     return name
 
 
