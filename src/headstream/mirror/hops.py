@@ -33,7 +33,7 @@ def check_log_name(name: str) -> str:
     """Return a log's name; InvalidOptionError if it is empty or too long, or contains a slash, comma or space."""
     if not name or len(name.encode()) > 64 or any(character in name for character in "/, "):
         raise InvalidOptionError(
-            f"{name!r} is not a valid log name", advice="Use 1 to 64 bytes without slashes, commas and spaces, as in frankfurt-1"
+            f"{name!r} is not a valid log name", advice="Use 1 to 64 bytes without slashes, commas or spaces, as in frankfurt-1"
         )
     return name
 

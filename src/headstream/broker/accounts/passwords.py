@@ -7,7 +7,7 @@ checking intentionally take tens of milliseconds and release the interpreter's l
 
 Kafka clients log in on every connection, and each client opens several connections. A password that bcrypt has matched is
 therefore recognized for ten minutes by its HMAC, whose key never leaves this process. A password change also changes the hash, so
-that the old password is not recognized. The check of a wrong password always takes a bcrypt computation.
+that the old password is not recognized. Checking a wrong password always requires a bcrypt computation.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def progress_path(file: Path) -> Path:
 
 
 def load_progress(file: Path) -> ImportProgress:
-    """Return the saved progress of an import, or a new progress; InvalidInputError if the progress file is invalid."""
+    """Return an import's saved progress, or its initial progress; InvalidInputError if the progress file is invalid."""
     path = progress_path(file)
     try:
         document = json.loads(path.read_bytes())

@@ -134,14 +134,14 @@ def output_option(function: _Function) -> _Function:
 
 
 def states_option(function: _Function) -> _Function:
-    """Add --states, the states of the messages to show, whose default is `available`."""
+    """Add --states, the states of the selected messages, whose default is `available`."""
     return click.option(
         "--states",
         type=Checked("state,...", parse_states),
         default="available",
         show_default=True,
         metavar="STATE,...|all",
-        help="States of the messages to show: available, unavailable, poisoned, marked_for_deletion, unknown(n).",
+        help="Select messages in these states: available, unavailable, poisoned, marked_for_deletion, unknown(n).",
     )(function)
 
 

@@ -162,7 +162,7 @@ class Writer:
             self.push_text(value)
             length = len(self._data) - at - size
             if length >> (8 * size):
-                raise InvalidInputError(f"{length} bytes are too long for a length field of {size} bytes", where=repr(value[:40]))
+                raise InvalidInputError(f"at most {(1 << 8 * size) - 1} bytes are allowed, not {length}", where=repr(value[:40]))
         except InvalidInputError:
             del self._data[at:]
             raise

@@ -1,4 +1,4 @@
-"""DeliveryState: a group's unfinished messages in one partition, and the effect of steps. No I/O; time is an argument.
+"""DeliveryState: a group's unfinished messages in one partition, and the effects of delivery steps. No I/O; time is an argument.
 
 A message before `begun_until` is done, unless it is in `pending`, `expired`, `deferred`, `failing` or the offsets of a lease. A
 leased or deferred message that has failed before is also in `failing`.
@@ -232,7 +232,7 @@ class DeliveryState:
     def _check(self) -> None:
         if len(self.failing) > MAX_FAILING or len(self.pending) > MAX_PENDING_RANGES:
             raise LimitError(
-                f"{len(self.failing)} messages of the partition are failing, {len(self.pending)} ranges are pending",
+                f"{len(self.failing)} messages of the partition are failing and {len(self.pending)} ranges are pending",
                 advice=f"Acknowledge or reject some messages first; the limits are {MAX_FAILING} and {MAX_PENDING_RANGES}",
             )
 

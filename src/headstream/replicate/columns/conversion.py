@@ -163,7 +163,7 @@ def convert(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, dict[int, s
 
 
 def _respell(texts: pa.StringArray) -> pa.StringArray:
-    """Return strings without surrounding spaces, and numbers without an exponent, a plus sign and trailing zeros."""
+    """Return strings without surrounding spaces, and numbers without an exponent, a plus sign or trailing zeros."""
     encoded = texts.dictionary_encode()
     known = [text if text is None else _number_text(text.strip(), None) for text in encoded.dictionary.to_pylist()]
     return pc.take(pa.array(known, pa.string()), encoded.indices)

@@ -34,7 +34,7 @@ from headstream.replicate.parked.requests import ParkedRanges
 
 
 class OnceTopic:
-    """A topic of the own log to which messages are appended once, even if a step is repeated after a crash."""
+    """A topic of the pipeline's own log to which messages are appended once, even if a step is repeated after a crash."""
 
     def __init__(self, log: OwnLog, ledger: Ledger, topic: str) -> None:
         self.topic = topic

@@ -51,7 +51,7 @@ def parse_log(given: Mapping[str, str]) -> LogLocation:
         return _directory(parts, bare)
     if parts.scheme == "kafka":
         raise InvalidUrlError(
-            f"{bare!r}: Kafka can be used only through DataFrames, in a session with register(), and not in SQL",
+            f"{bare!r}: Kafka can be used only through DataFrames of a registered session, not in SQL",
             advice="In SQL, use a view of a DataFrame: frame.createOrReplaceTempView('orders'). "
             "For DataFrames, use a session from headstream.spark.session(), or call headstream.spark.register(spark)",
         )

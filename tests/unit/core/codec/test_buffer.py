@@ -92,7 +92,7 @@ def test_writer_refuses_what_does_not_fit_and_keeps_what_was_there() -> None:
         writer.push_u8(256)
     with pytest.raises(InvalidInputError, match="-1 is not"):
         writer.push_u64(-1)
-    with pytest.raises(InvalidInputError, match="256 bytes are too long for a length field of 1"):
+    with pytest.raises(InvalidInputError, match="at most 255 bytes are allowed, not 256"):
         writer.push_text8("x" * 256)
     with pytest.raises(InvalidInputError, match="UTF-8 cannot encode"):
         writer.push_text32("a\ud800")

@@ -160,7 +160,7 @@ class PartitionReader:
             is_complete: Whether to wait for all records that exist at the call, or only for one record.
 
         Returns:
-            The records, the next offset after the records and skipped records, and the end offset of the partition.
+            The records, the offset after the last returned or skipped record, and the partition's end offset.
         """
         key = self._cluster.names.kafka_name(where), partition
         state = self._partitions.get(key)

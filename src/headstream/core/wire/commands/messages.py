@@ -71,7 +71,7 @@ class PartitioningShape(Shape):
 
 
 def pull_partitioning(reader: Reader) -> Partitioning:
-    """Read a partitioning; if only the value is invalid for the kind, the DecodeError has a specific status."""
+    """Read a partitioning; if the kind is valid but the value is not, the DecodeError has a specific status."""
     at = reader.at
     kind = reader.pull_u8("the kind of partitioning")
     value = reader.pull_bytes(reader.pull_u8("the length of partitioning"), "partitioning")

@@ -58,19 +58,19 @@ def _compression(kind: int, value: bytes) -> dict[str, Any]:
             "compression": Compression(_number(kind, value)) if kind in _UNSIGNED else Compression[_text(kind, value).upper()]
         }
     except (KeyError, ValueError):
-        raise InvalidInputError("the value must be none or gzip") from None
+        raise InvalidInputError("the value must be 'none' or 'gzip'") from None
 
 
 def _durability(kind: int, value: bytes) -> dict[str, Any]:
     text = _text(kind, value)
     if text not in ("replicated", "persisted"):
-        raise InvalidInputError("the value must be replicated or persisted")
+        raise InvalidInputError("the value must be 'replicated' or 'persisted'")
     return {"fsync": Fsync.ALWAYS if text == "persisted" else None}
 
 
 def _offset_durability(kind: int, value: bytes) -> dict[str, Any]:
     if _text(kind, value) != "replicated":
-        raise InvalidInputError("the value must be replicated: stored offsets are not synced to disk individually")
+        raise InvalidInputError("the value must be 'replicated': stored offsets are not synced to disk individually")
     return {}
 
 
