@@ -71,7 +71,7 @@ def test_sent_messages_are_recognised_too() -> None:
     ("arguments", "data", "code", "text"),
     [
         (["--to", "json", "--from", "binary"], b"broken", 1, "cut short"),
-        (["--to", "json"], b"nothing that is known", 2, "looks like unknown"),
+        (["--to", "json"], b"nothing that is known", 2, "appears to be unknown"),
         (["--to", "json", "--on-loss", "ignore"], b"", 2, "'ignore' is not one of error, drop, widen, text"),
         (["--to", "row"], b"", 2, "row"),
         (["--to", "json", "--from", "lines"], b'{"payload": "?"}', 1, r"not base64.*line 1"),

@@ -1,4 +1,4 @@
-"""The options --where, --on-filter-error and --explain of commands that show messages."""
+"""The options --where, --on-filter-error and --explain of commands that select messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FilterInput(NamedTuple):
 
     Args:
         on_error: What to do with a message to which the filter cannot be applied.
-        explains: Whether to show how the filter is evaluated instead of showing messages.
+        explains: Whether to only show how the filter is evaluated.
         states: The states of the messages to filter; None for all states.
     """
 
@@ -81,7 +81,7 @@ def filter_options(function: _Function) -> _Function:
         show_default=True,
         help="What to do with a message that the filter cannot be applied to, for example if it compares a number with a string.",
     )
-    @click.option("--explain", is_flag=True, help="Show how and where the filter is evaluated, instead of showing messages.")
+    @click.option("--explain", is_flag=True, help="Only show how and where the filter is evaluated.")
     @functools.wraps(function)
     def with_filter(where: str | None, on_filter_error: str, explain: bool, **options: Any) -> Any:
         if explain and where is None:
