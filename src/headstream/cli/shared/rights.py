@@ -36,8 +36,8 @@ def parse_grant(text: str) -> Grant:
     rights = known if names.strip() == "all" else tuple(name.strip() for name in names.split(","))
     for name in rights:
         if name not in known:
-            where = f"for {'a topic' if '/' in place else 'a stream'}" if equals else "for everywhere"
-            raise InvalidInputError(f"there is no right {name!r} {where}", advice=f"Use one of {', '.join(known)}, or all")
+            level = "topic" if "/" in place else "stream" if equals else "global"
+            raise InvalidInputError(f"there is no {level} right {name!r}", advice=f"Use one of {', '.join(known)}, or all")
     if equals and not place:
         raise InvalidInputError(f"{text!r} has no stream before '='", advice="Write STREAM=RIGHT, for example shop=read_stream")
     return Grant(place, rights)

@@ -309,7 +309,7 @@ def check_added_partitions(topic: object, have: int, count: int) -> None:
     """Check a number of partitions to add; InvalidOptionError if it is 0, or if the topic would have too many partitions."""
     most = MAX_PARTITIONS - have
     if not 1 <= count <= most:
-        raise InvalidOptionError(f"cannot add {count} to {have} partitions", where=str(topic), advice=f"Add between 1 and {most}")
+        raise InvalidOptionError(f"cannot add {count} partitions to {have}", where=str(topic), advice=f"Add between 1 and {most}")
 
 
 def check_deleted_partitions(topic: object, have: int, count: int, *, least: int = 1) -> None:

@@ -131,7 +131,7 @@ class DeliveryState:
         return list(found)
 
     def apply(self, changes: Iterable[DeliveryChange], now_us: int, worker: str = "") -> list[Delivery]:
-        """Apply steps; return the poisoned messages, with only their reasons stored. LimitError if too many are unfinished."""
+        """Apply steps; return the poisoned messages, which the caller must dead-letter. LimitError if too many are unfinished."""
         poisoned: list[Delivery] = []
         for change in changes:
             offset = change.from_offset

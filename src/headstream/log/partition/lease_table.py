@@ -335,7 +335,7 @@ class LeaseTable:
     # -- workers' steps -----------------------------------------------------------------------------------------
 
     def apply_changes(self, changes: Iterable[LeaseChange], now_us: int, steady_us: int) -> LeaseOutcome:
-        """Apply steps; for a poisoned message, only the reason is stored."""
+        """Apply workers' steps; the caller must dead-letter the poisoned messages."""
         outcome = LeaseOutcome()
         for change in changes:
             lease = self.state.leases.get(change.token)

@@ -125,7 +125,7 @@ class CompactionPass:
                 raise CorruptLogError(
                     f"a segment is damaged: {segment.fault}. This segment and all newer segments were not compacted",
                     where=segment_path(self._directory, segment.base_offset, INDEX_SUFFIX),
-                    advice="Run headstream verify --repair, and restore the other damaged files from a copy",
+                    advice="Run headstream verify --repair; if files are still damaged, restore them from a copy",
                 )
 
     @staticmethod

@@ -43,7 +43,7 @@ def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) 
         OffsetOutOfRangeError: the offset is negative or after the partition's end; nothing is removed.
         LegalHoldError: the topic is under legal hold; nothing is removed.
         TopicNotFoundError: the topic was deleted or changed meanwhile.
-        CorruptLogError: the segment that contains the offset is damaged; its bytes are kept, unreadable before the offset.
+        CorruptLogError: the segment that contains the offset is damaged; its bytes before the offset remain, but cannot be read.
     """
     check_legal_hold(topic.name, topic.options.legal_hold)
     directory, files = log.partition_directory(topic, number), log.files

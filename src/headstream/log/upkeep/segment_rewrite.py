@@ -52,7 +52,7 @@ def check_whole(directory: str, segment: Closed) -> None:
         raise CorruptLogError(
             f"a segment is damaged: {segment.fault}. Messages of this segment were not removed",
             where=segment_path(directory, segment.base_offset, INDEX_SUFFIX),
-            advice="Run headstream verify --repair, and restore the other damaged files from a copy",
+            advice="Run headstream verify --repair; if files are still damaged, restore them from a copy",
         )
 
 

@@ -50,7 +50,7 @@ def value_ranges(rows: pa.Table, keys: Sequence[str]) -> ValueRanges:
 
 
 def join_ranges(parts: Iterable[ValueRanges]) -> ValueRanges:
-    """Return ranges that contain the ranges of several parts of the rows; the limit is the same as for one part."""
+    """Combine the ranges of several parts of the rows, to at most _MOST_RANGES per key column."""
     found: dict[str, list[tuple[Any, Any]]] = {}
     for part in parts:
         for key, ranges in part.items():

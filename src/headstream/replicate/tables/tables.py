@@ -153,7 +153,7 @@ class TargetTables:
         """Detect full loads in decoded changes, including changes of failing tables.
 
         Args:
-            read_until_us: All changes logged before this time are in these or earlier changes, microseconds since 1970 UTC.
+            read_until_us: All changes logged before this time, microseconds since 1970 UTC, are in this or an earlier call.
 
         Returns:
             Table with REFRESH rows in the changes -> the log time from which the load of these rows is undecided.

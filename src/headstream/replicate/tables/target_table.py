@@ -111,7 +111,7 @@ class TargetTable:
         """Detect full loads in a batch's changes; return whether the changes include rows of a load.
 
         Args:
-            read_until_us: All changes of the table logged before this time are in these or earlier changes; None: all changes,
+            read_until_us: All changes of the table logged before this time are in this or an earlier call; None: all changes,
                 for callers without log times.
         """
         sequences = pa.concat_tables([group.select(["_hs_operation", "_hs_sequence", "_hs_logged_us"]) for group in groups])

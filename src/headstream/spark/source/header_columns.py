@@ -71,7 +71,7 @@ def _parse_column(found: re.Match[str]) -> WantedHeader:
         )
     if kind != "decimal":
         if found["digits"] is not None:
-            raise InvalidOptionError(f"headerColumns: {found['type']} of {name} has no length", advice=_ADVICE)
+            raise InvalidOptionError(f"headerColumns: the type {found['type']} of {name} cannot have a length", advice=_ADVICE)
         return WantedHeader(name, kind)
     digits = int(found["digits"] or _DEFAULT_DIGITS)
     if int(found["scale"] or 0) or not 1 <= digits <= _MAX_DIGITS:

@@ -41,7 +41,7 @@ def test_parse_header_columns_knows_every_type(type_: str, expected: str) -> Non
         ("a INT, x-total INT", "cannot be parsed at 'x-total INT'"),
         ("a INT, A STRING", "has 'a' twice"),
         ("a TIMESTAMP", "a cannot be of type TIMESTAMP"),
-        ("a INT(5)", "INT of a has no length"),
+        ("a INT(5)", "the type INT of a cannot have a length"),
         ("a DECIMAL(10,2)", "a is a DECIMAL(10,2)"),
         ("a DECIMAL(39)", "a is a DECIMAL(39,0)"),
         (f"`{'k' * 256}` INT", "must have 1 to 255 bytes"),

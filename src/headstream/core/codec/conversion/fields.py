@@ -39,9 +39,9 @@ class Capabilities:
     Args:
         iggy_limits: Whether payloads and keys must be within Iggy's limits.
         stored: The dialect's fields besides payload and headers: any of key, id, offset, timestamp, micros, state, checksum.
-        reserved: How the dialect reads reserved names. `first`: a first header hs.key or hs.null is the key or null payload.
-            `any`: hs.key or hs.null is the key or null payload in any position. `carried`: a first header such as hs.id is the
-            field of this name. `all`: every name with hs. is reserved, except hs.timestamp. None: no name is reserved.
+        reserved: How the dialect reads reserved names. `first`: hs.key or hs.null is the key or null payload if it comes first.
+            `any`: hs.key or hs.null is the key or null payload in any position. `carried`: a header such as hs.id is the
+            field of this name if it comes first. `all`: every name with hs. except hs.timestamp is reserved. None: no name.
     """
 
     name: str

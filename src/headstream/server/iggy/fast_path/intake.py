@@ -66,7 +66,7 @@ class IntakeHandler(Protocol):
 
 
 class IdleConnection:
-    """A connection between requests, whose unencrypted transport does not read; `short` answers the small requests."""
+    """An idle connection without TLS, whose transport is paused; `short` answers the small requests."""
 
     def __init__(self, connection: IntakeHandler, transport: asyncio.Transport, short: SmallRequests) -> None:
         self.connection = connection
