@@ -295,9 +295,17 @@ class FaultyFiles:
             self.sync_directory(_parent(path))
 
     def rename(self, path: str, target: str) -> None:
-        """Rename a file, replacing an existing one of the new name."""
+        """Rename a file, replacing an existing one of the new name; or a directory with its content, durably."""
         self.step()
-        self._change_names({path: None, target: self._names[path]})
+        if path not in self._directories:
+            self._change_names({path: None, target: self._names[path]})
+            return
+        self._changes += 1
+        for names in (self._names, self._durable_names, self._directories, *self._pending_names):
+            for name in [name for name in names if name == path or name.startswith(f"{path}/")]:
+                names[target + name.removeprefix(path)] = names.pop(name)  # type: ignore[attr-defined,index]
+        for parent in {_parent(path), _parent(target)}:
+            self._directories[parent] = self._changes
 
     def remove(self, path: str) -> None:
         """Remove a file, if it exists."""

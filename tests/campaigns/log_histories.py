@@ -33,7 +33,7 @@ from headstream.log.catalog.records import TopicRecord
 from headstream.log.log import Log
 from headstream.log.partition.syncing import IntervalSyncer
 from headstream.log.segments.layout import CATALOG_NAME, INBOX_NAME
-from headstream.log.staged.staging import Manifest, StagedWriter, inbox_path
+from headstream.log.staged.staging import TAKEN_SUFFIX, Manifest, StagedWriter, inbox_path
 from headstream.log.upkeep.retention import Retention
 from tests.campaigns.fault_histories import FaultHistory, PartitionModel, Send
 from tests.campaigns.faulty_files import FaultyFiles, Killed
@@ -282,6 +282,10 @@ class LogHistory(FaultHistory):
         except StorageError as error:
             self._note(f"  not appended: {error.what}")
             self._reopen_all()
+            return
+        if self._files.exists(f"{inbox_path(self._log.root, 'job', self._epoch, TAKEN_SUFFIX)}.unreadable"):
+            self._note("  set aside: the commit's manifest could not be read")  # a power cut can still undo the new name
+            self._parts = []
             return
         for each, send in self._parts:
             send.is_certain = True

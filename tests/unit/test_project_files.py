@@ -100,7 +100,7 @@ def test_compatibility_page_has_the_current_versions() -> None:
     assert rows["`catalog.sqlite` of a log"] == str(CATALOG_VERSION)
     assert (
         rows["a segment's `.index`"]
-        == f"1; {COMPACTED_VERSION} once compacted (2 is read); {INDEX_VERSION} once marked messages were removed"
+        == f"1; {COMPACTED_VERSION} after compaction (2 in older files); {INDEX_VERSION} after marked messages were removed"
     )
     assert rows["`ledger.sqlite` of a pipeline's checkpoint"] == str(len(STEPS))
 
