@@ -1,13 +1,13 @@
 """The steps of a release: the version and its changelog, the files to publish, and what is in them.
 
 \b
-    cut 0.2.0      the version in version.py, a section of CHANGELOG.md, a commit and a tag; nothing is pushed
+    cut 0.3.0      the version in version.py, a section of CHANGELOG.md, a commit and a tag; nothing is pushed
     build          dist/: sdist, a wheel built from it, the bill of materials; on Linux with auditwheel's platform tag
     check          each file in dist/: version, contents, and for wheels of this Python that they run
     exercise       the wheel of a Python in a new environment without a compiler: log, demo, server, all its listeners, the
                    tutorials; with --spark the pipeline's too, and the demo with Delta and Iceberg
     sums           dist/SHA256SUMS, of the files that will be published
-    notes 0.2.0    the changelog's section of a version
+    notes 0.3.0    the changelog's section of a version
 
 `.github/workflows/release.yml` runs the last four for a tag; CONTRIBUTING.md tells how to make one.
 """
