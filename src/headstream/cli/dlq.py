@@ -259,7 +259,7 @@ def _redrive(
 def discard(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
     """Mark dead letters of TOPIC for deletion; consumers and `dlq` skip marked messages.
 
-    Marked messages are removed after the topic's deletion grace. With --checkpoint, the command sends a request to the pipeline.
+    Marked messages are removed after the topic's deletion grace period. With --checkpoint, a request is sent to the pipeline.
 
     \b
     Example:

@@ -194,7 +194,7 @@ def _key_value(column: SourceColumn, number: int) -> SourceValue:
     value = _key_integer(number, low, high)
     if value is None:
         raise InvalidInputError(
-            f"column {column.name!r} of type {kind} has no {number + 1} different keys",
+            f"column {column.name!r} of type {kind} cannot hold {number + 1} different keys",
             advice="Use a wider key, or simulate fewer rows and transactions",
         )
     if kind == "NUMERIC":

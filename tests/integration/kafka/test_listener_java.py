@@ -26,7 +26,7 @@ _OWN_ANSWERS = {
     "describeCluster.operations": "[CREATE, DESCRIBE, DESCRIBE_CONFIGS, IDEMPOTENT_WRITE]",
     "describeFeatures": "false",
     "describeTopics": "[0:true11, 1:true11] [ALTER, ALTER_CONFIGS, DELETE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE]",
-    "incrementalAlterConfigs.broker": "InvalidRequestException: only settings of topics can be changed",
+    "incrementalAlterConfigs.broker": "InvalidRequestException: only topic settings can be changed",
     "listOffsets.earliestLocal": f"{_UNSUPPORTED}LIST_OFFSETS with version in range [8,11]. The supported range is [1,7].",
     "listOffsets.latestTiered": f"{_UNSUPPORTED}LIST_OFFSETS with version in range [9,11]. The supported range is [1,7].",
     "listConsumerGroups": "[Emptyfalse]",

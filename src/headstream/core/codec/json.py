@@ -175,7 +175,7 @@ def decode_polled(data: BytesLike, *, topic: str | None = None) -> JsonPoll:
 def decode_message(
     document: object, *, topic: str | None = None, partition: int | None = None, where: str = "message"
 ) -> Message:
-    """Convert a decoded JSON object to a polled message; `where` is the object's path in the document, for errors."""
+    """Convert a decoded JSON object to a polled message; `where` is the object's path in the document, for error messages."""
     if not isinstance(document, dict):
         raise DecodeError(f"a message must be an object, not {_name(document)}", 0, where=where)
     key, headers, payload = _read_body(document, where)

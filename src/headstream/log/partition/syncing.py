@@ -28,7 +28,7 @@ def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
     return PartitionClosedError(
         f"the partition accepts no messages after a failed sync: {failure}",
         where=directory,
-        advice="Check the kernel's log for disk errors; then close the log in this process and open the log again. "
+        advice="Check the kernel's log for disk errors; then close and reopen Headstream's log in this process. "
         "Opening recovers the partition, which can contain unacknowledged messages",
     )
 

@@ -72,8 +72,8 @@ class Processor:
 
         Args:
             find_raw: Returns messages of the micro-batch from the source.
-            read_until_us: All messages of all partitions that were logged before this time are in this or earlier
-                micro-batches, microseconds since 1970 UTC; None if unknown.
+            read_until_us: Microseconds since 1970 UTC: this or an earlier micro-batch contains all messages that were
+                logged before this time, in all partitions; None if unknown.
 
         Raises:
             ReplicateError: too many messages of a topic are invalid and have no table, or too many wait. The micro-batch must be

@@ -318,7 +318,7 @@ class TargetTables:
         self._table((schema, table)).end_load()
 
     def vectors(self) -> dict[Name, VectorState]:
-        """Return the deletion vectors of merged tables that have deletion vectors or, by their settings, use them."""
+        """Return the deletion vectors of merged tables that have such vectors, or whose settings enable them."""
         with self._lock:
             opened = dict(self._open)
         return {name: state for name, table in opened.items() if (state := table.vectors) is not None}
@@ -363,7 +363,7 @@ class TargetTables:
 def _group(
     schema_ids: list[str], changes: Mapping[str, Sequence[pa.RecordBatch]], stored: Mapping[str, StoredChanges]
 ) -> pa.Table | SparkChanges:
-    """Return the changes of schemas with the same structure, on executors unless some changes are in the driver."""
+    """Return the changes of schemas with the same structure; they are on executors, unless some are in the driver."""
     kept = [stored[schema_id] for schema_id in schema_ids if schema_id in stored]
     local = [batch for schema_id in schema_ids for batch in changes.get(schema_id, ())]
     on_executors = [part for part in kept if isinstance(part, SparkChanges)]

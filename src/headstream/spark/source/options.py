@@ -182,7 +182,7 @@ def parse_shape(given: Mapping[str, str]) -> RowShape:
         if column.name.lower() in columns:
             raise InvalidOptionError(
                 f"headerColumns names {column.name!r}, which is also a column of the source",
-                advice="Omit that column in the option columns, or read this header from the column headers",
+                advice="Omit that column from `columns`, or read this header from the column `headers`",
             )
     return RowShape(columns, headers, header_columns, mismatch == "fail")
 

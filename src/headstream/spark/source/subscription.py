@@ -85,7 +85,7 @@ def _parse_pattern(text: str) -> Subscription:
         re.compile(text)
     except re.error as error:
         raise InvalidOptionError(
-            f"subscribePattern={text} is not a regular expression: {error}",
+            f"subscribePattern={text} is not a valid regular expression: {error}",
             advice="Write an expression that matches the entire stream/topic, for example shop/.*",
         ) from None
     return Subscription("subscribePattern", None, pattern=text)

@@ -42,7 +42,7 @@ def test_subscription_keeps_the_order_of_its_topics() -> None:
         ({"subscribe": "a/b,a/b"}, "names a topic twice"),
         ({"subscribe": "a/b", "assign": "{}"}, "subscribe and assign both name topics"),
         ({"subscribe": "a/b", "subscribepattern": "a.*"}, "subscribe and subscribePattern both name"),
-        ({"subscribepattern": "shop/(orders"}, "is not a regular expression"),
+        ({"subscribepattern": "shop/(orders"}, "is not a valid regular expression"),
         ({"assign": "shop/orders"}, "assign cannot be read"),
         ({"assign": "{}"}, "assign cannot be read"),
         ({"assign": '{"shop/orders": 1}'}, "assign cannot be read"),

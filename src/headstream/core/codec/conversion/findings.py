@@ -61,7 +61,9 @@ def policies_of(on_loss: OnLoss) -> tuple[str, ...]:
     policies = (on_loss,) if isinstance(on_loss, str) else tuple(on_loss)
     for policy in policies:
         if policy not in POLICIES:
-            raise InvalidOptionError(f"{policy!r} is not a policy", where="on_loss", advice=f"Use one of {', '.join(POLICIES)}")
+            raise InvalidOptionError(
+                f"{policy!r} is not a valid policy", where="on_loss", advice=f"Use one of {', '.join(POLICIES)}"
+            )
     return policies
 
 

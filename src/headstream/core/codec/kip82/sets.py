@@ -83,7 +83,7 @@ def decode_set(
 
 
 def wrap(messages: list[Kip82Message], compression: int = 1, layout: TypedHeaders = STRICT) -> Kip82Message:
-    """Return a wrapper that contains messages, compressed with gzip; the messages must have one magic and ascending offsets."""
+    """Return a gzip-compressed wrapper that contains messages; the messages must have the same magic and ascending offsets."""
     if compression != 1:
         raise InvalidInputError(f"compression {compression} cannot be written", advice="Use 1 (gzip)")
     if not messages or len({message.magic for message in messages}) != 1 or any(message.compression for message in messages):

@@ -242,7 +242,7 @@ def _change_all(call: Call, given: dict[str, int], *, replaces_all: bool) -> dic
 
 def _change(call: Call, resource: dict[str, Any], configs: list[dict[str, Any]], replaces_all: bool) -> None:
     if resource["resource_type"] != _TOPIC:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, "only settings of topics can be changed")
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "only topic settings can be changed")
     server = call.context.dispatcher
     with server.broker.backing.writable_log().administration:
         topic = find_place(call, resource["resource_name"], Rights.manage_topic).topic

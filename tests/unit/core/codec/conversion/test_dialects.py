@@ -134,7 +134,7 @@ def test_many_messages_go_together() -> None:
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
     with pytest.raises(InvalidOptionError, match=r"'amqp' is not a dialect.*kip82"):
         convert(message(), to="amqp")
-    with pytest.raises(InvalidOptionError, match=r"'ignore' is not a policy.*drop"):
+    with pytest.raises(InvalidOptionError, match=r"'ignore' is not a valid policy.*drop"):
         convert(message(), to="json", on_loss=("ignore",))  # type: ignore[arg-type]
     with pytest.raises(InvalidOptionError, match="the dialect row cannot be read"):
         read_messages(b"", dialect="row")

@@ -230,7 +230,7 @@ class BlockBuilder:
         """Add a header with a value of fixed width to each message whose value is not null.
 
         Args:
-            width: Bytes of a value, 1 or more.
+            width: Size of a value in bytes, at least 1.
             validity: Bitmap, lowest bit first; None if no value is null.
         """
         if width < 1:
