@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 from headstream.errors import StorageError
 from headstream.log.segments.files import storage_error
@@ -301,9 +302,10 @@ class FaultyFiles:
             self._change_names({path: None, target: self._names[path]})
             return
         self._changes += 1
-        for names in (self._names, self._durable_names, self._directories, *self._pending_names):
+        every: list[dict[str, Any]] = [self._names, self._durable_names, self._directories, *self._pending_names]
+        for names in every:
             for name in [name for name in names if name == path or name.startswith(f"{path}/")]:
-                names[target + name.removeprefix(path)] = names.pop(name)  # type: ignore[attr-defined,index]
+                names[target + name.removeprefix(path)] = names.pop(name)
         for parent in {_parent(path), _parent(target)}:
             self._directories[parent] = self._changes
 

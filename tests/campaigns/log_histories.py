@@ -33,7 +33,7 @@ from headstream.log.catalog.records import TopicRecord
 from headstream.log.log import Log
 from headstream.log.partition.syncing import IntervalSyncer
 from headstream.log.segments.layout import CATALOG_NAME, INBOX_NAME
-from headstream.log.staged.staging import TAKEN_SUFFIX, Manifest, StagedWriter, inbox_path
+from headstream.log.staged.staging import Manifest, StagedWriter, inbox_path
 from headstream.log.upkeep.retention import Retention
 from tests.campaigns.fault_histories import FaultHistory, PartitionModel, Send
 from tests.campaigns.faulty_files import FaultyFiles, Killed
@@ -215,7 +215,7 @@ class LogHistory(FaultHistory):
         offset, reason = modelled.first_offset + self._rng.randrange(certain), str(self._now_us())
         self._note(f"set the state of {offset} of {modelled.directory}")
         known = self._topics[name].states[number - 1]
-        before = known.get(offset)
+        before = str(known.get(offset)).removeprefix("?")  # an earlier refused change may itself still be pending
         known[offset] = f"?{before}|{reason}"
         try:
             self._log.partition(self._record(name), number).sync()
@@ -273,6 +273,10 @@ class LogHistory(FaultHistory):
             for each, send in self._parts:
                 each.sends.append(send)
             self._files.replace(inbox_path(self._log.root, "job", self._epoch), manifest.encode(), durably=False)
+            for _, send in self._parts:
+                send.is_certain = (
+                    True  # submitted: appended now, or by the next process; only a power failure can take the commit
+                )
         except StorageError as error:
             self._note(f"  not staged: {error.what}")
             self._reopen_all()
@@ -283,12 +287,7 @@ class LogHistory(FaultHistory):
             self._note(f"  not appended: {error.what}")
             self._reopen_all()
             return
-        if self._files.exists(f"{inbox_path(self._log.root, 'job', self._epoch, TAKEN_SUFFIX)}.unreadable"):
-            self._note("  set aside: the commit's manifest could not be read")  # a power cut can still undo the new name
-            self._parts = []
-            return
-        for each, send in self._parts:
-            send.is_certain = True
+        for each, _ in self._parts:
             if each.fsync is not Fsync.NEVER:
                 each.durable = len(each.sends)
         self._parts = []

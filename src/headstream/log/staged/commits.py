@@ -81,19 +81,29 @@ if TYPE_CHECKING:
 #     <writer>-<epoch>.taken     being appended, or left by a writer that crashed meanwhile
 #     *.damaged                  set aside: the bytes are not a manifest
 #     *.misnamed                 set aside: the manifest's writer or epoch differs from its file's name
-#     *.unreadable               set aside: the system cannot read it, as when it is a directory
+#     *.unreadable               set aside: it is a directory. After other errors, reading is attempted again
 #
 # Files set aside stay until an operator moves them away; they never block another commit.
 
 
 def list_manifests(root: str, files: Files) -> list[str]:
-    """Return the paths of the manifests in a log's inbox, sorted by name."""
+    """Return the paths of the manifests in a log's inbox, sorted by writer and epoch."""
     inbox = f"{root}/{INBOX_NAME}"
-    return [f"{inbox}/{name}" for name in sorted(files.list_names(inbox) or ()) if name.endswith((MANIFEST_SUFFIX, TAKEN_SUFFIX))]
+    names = [name for name in files.list_names(inbox) or () if name.endswith((MANIFEST_SUFFIX, TAKEN_SUFFIX))]
+    return [f"{inbox}/{name}" for name in sorted(names, key=_by_epoch)]
+
+
+def _by_epoch(name: str) -> tuple[str, int, str]:
+    writer, _, epoch = name.rpartition("-")
+    return writer, len(epoch.partition(".")[0]), epoch  # an epoch's number has no leading zeros
 
 
 def take_manifest(path: str, files: Files) -> Manifest | None:
-    """Rename a manifest, so that it can no longer be withdrawn, and return it; None if it was withdrawn or is invalid."""
+    """Rename a manifest, so that it can no longer be withdrawn, and return it; None if it was withdrawn or is invalid.
+
+    Raises:
+        StorageError: the manifest cannot be read now; it stays in the inbox, and the next call tries again.
+    """
     stem, _, suffix = path.rpartition(".")
     taken = f"{stem}{TAKEN_SUFFIX}"
     if f".{suffix}" != TAKEN_SUFFIX:
@@ -109,6 +119,8 @@ def take_manifest(path: str, files: Files) -> Manifest | None:
         _quarantine(taken, files, "damaged", error.what)
         return None
     except StorageError as error:
+        if not isinstance(error.__cause__, IsADirectoryError):
+            raise  # the commit was submitted, and a later attempt can read the manifest
         _quarantine(taken, files, "unreadable", error.what)
         return None
     if manifest is not None and inbox_name(manifest.writer, manifest.epoch, TAKEN_SUFFIX) != taken.rpartition("/")[2]:
@@ -252,14 +264,17 @@ class StagedCommits:
         """
         log = self._log
         with log.administration:
-            failures, count = self._resume(), 0
+            failures, count, waiting = self._resume(), 0, ""
             for path in list_manifests(log.root, log.files):
+                if (writer := path.rpartition("-")[0]) == waiting:
+                    continue  # a later epoch would supersede the epoch that was not appended
                 try:
                     manifest = take_manifest(path, log.files)
                     if manifest is not None:
                         self._take(manifest)
                 except StorageError as error:  # the next manifest can be of other partitions, or of another disk
                     failures.append(error)
+                    waiting = writer
                 else:
                     count += 1
             if count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from headstream.core.codec.batch.stored.scan import crc32c
 from headstream.errors import InvalidInputError, StorageError
+from headstream.log.segments.files import OsReadFile, storage_error
 from headstream.log.segments.layout import INBOX_NAME
 from headstream.log.system.files import OsFiles
 from tests.support.log.staged import (
@@ -91,6 +93,52 @@ def test_manifest_whose_topic_or_files_are_not_there_is_refused_and_stops_no_oth
     path.write_bytes(encode_members(parts=parts))
     commit(tmp_path, good)
     assert contents(tmp_path) == BOTH
+    assert is_swept(tmp_path)
+
+
+class UnreadableFiles(OsFiles):
+    """A file system in which one manifest cannot be opened as long as `error` is set."""
+
+    def __init__(self, error: OSError, name: str = "mad-1.taken") -> None:
+        self.error: OSError | None = error
+        self.name = name
+
+    def open_read(self, path: str) -> OsReadFile | None:
+        if self.error is not None and path.endswith(f"/{self.name}"):
+            raise storage_error(self.error, "open a file", path) from self.error
+        return super().open_read(path)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE, errno.EACCES])
+def test_manifest_that_cannot_be_read_now_is_appended_later_and_stops_no_other(tmp_path: Path, code: int) -> None:
+    good = make_staged(tmp_path)
+    begin(tmp_path, manifest_of("mad", 1, stage(tmp_path, "mad", 1, "0", {(ORDERS, 2): [b"x"]})))
+    begin(tmp_path, good)
+    log = open_log(tmp_path, files := UnreadableFiles(OSError(code, "injected")))
+    log.start_writing("identity", 1, briefly=True)
+    with pytest.raises(StorageError, match="cannot open a file"):
+        log.commits.append_submitted()
+    assert contents(tmp_path) == BOTH
+    files.error = None
+    log.commits.append_submitted()
+    log.close()
+    assert contents(tmp_path)[ORDERS, 2] == [b"c", b"x"]
+    assert is_swept(tmp_path)
+
+
+def test_later_epoch_waits_when_the_manifest_of_an_earlier_epoch_cannot_be_read_now(tmp_path: Path) -> None:
+    make_log(tmp_path, {ORDERS: 1})
+    for epoch, payload in ((9, b"a"), (10, b"b")):  # by name, 10 precedes 9
+        begin(tmp_path, manifest_of("mad", epoch, stage(tmp_path, "mad", epoch, "0", {(ORDERS, 1): [payload]})))
+    log = open_log(tmp_path, files := UnreadableFiles(OSError(errno.EIO, "injected"), "mad-9.taken"))
+    log.start_writing("identity", 1, briefly=True)
+    with pytest.raises(StorageError, match="cannot open a file"):
+        log.commits.append_submitted()
+    assert contents(tmp_path) == {}
+    files.error = None
+    log.commits.append_submitted()
+    log.close()
+    assert contents(tmp_path) == {(ORDERS, 1): [b"a", b"b"]}
     assert is_swept(tmp_path)
 
 
