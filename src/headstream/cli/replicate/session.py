@@ -43,13 +43,13 @@ def open_session(
     """
     from headstream.replicate.storage.places import StorePlace
     from headstream.spark import session, stop
-    from headstream.spark.sessions.given_settings import find_given
+    from headstream.spark.sessions.given_settings import find_given, find_master
     from headstream.spark.sessions.spark_home import SESSION_VERSIONS, find_pyspark
 
     jars = {place.access.jars for place in places if isinstance(place, StorePlace)}
     given = find_given(os.environ, find_pyspark(SESSION_VERSIONS)) | dict(settings)
     chosen = None if "spark.app.name" in given else name
-    if is_brief and re.match(r"local(\[|$)", given.get("spark.master") or os.environ.get("SPARK_MASTER") or "local"):
+    if is_brief and re.match(r"local(\[|$)", find_master(given, os.environ)):
         settings = {**settings, _JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 {given.get(_JAVA_OPTIONS, '')}".rstrip()}
     with_jars = [*_available(sorted(found for found in jars if found is not None)), *jar_sets]
     spark = session(chosen, config=settings, with_jars=with_jars)

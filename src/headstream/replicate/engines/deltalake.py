@@ -79,15 +79,14 @@ class TableLog:
 
     def last_applied(self, app_id: str) -> int | None:
         """Return the highest version that a commit has recorded for app_id, or None."""
-        if self._snapshot is not None and self._snapshot.version == self.table.version():
-            return self._snapshot.transactions.get(app_id)
-        return self.table.transaction_version(app_id)
+        current = self._current
+        return self.table.transaction_version(app_id) if current is None else current.transactions.get(app_id)
 
     @property
     def size_bytes(self) -> int:
         """The total size of the table's files."""
-        if self._snapshot is not None and self._snapshot.version == self.table.version():
-            return sum(file.size for file in self._snapshot.files.values())
+        if (current := self._current) is not None:
+            return sum(file.size for file in current.files.values())
         return 0 if self._table is None else int(pc.sum(pa.table(self._table.get_add_actions())["size_bytes"]).as_py() or 0)
 
     @property
@@ -124,6 +123,11 @@ class TableLog:
         elif self._snapshot.version < self.table.version():
             self._snapshot.advance()
         return self._snapshot
+
+    @property
+    def _current(self) -> LogSnapshot | None:
+        """The snapshot in memory if it is of the table's version that was read last."""
+        return self._snapshot if self._snapshot is not None and self._snapshot.version == self.table.version() else None
 
     @property
     def vector_counts(self) -> tuple[int, int, int | None]:

@@ -84,13 +84,17 @@ def rewritten(
     for field in stored.schema:
         name = quote_name(field.name)
         value = plan.update.get(name, plan.update.get(field.name))
-        updated = None if value is None else take_values(changes[unquote_name(value.removeprefix("s."))], source)
+        updated = None if value is None else take_values(changes[_source_column(value)], source)
         if updated is None or changed is not None:
             column = take_values(stored[field.name], stays)
             updated = column if updated is None else pc.if_else(changed, updated, column)
         value = plan.insert.get(name, plan.insert.get(field.name))
         nothing = pa.chunked_array([pa.nulls(len(inserted), field.type)])
-        added = nothing if value is None else take_values(changes[unquote_name(value.removeprefix("s."))], inserted)
+        added = nothing if value is None else take_values(changes[_source_column(value)], inserted)
         columns.append(pa.chunked_array([*updated.chunks, *added.chunks], field.type))
     counts = RowCounts(len(inserted), int((is_matched & ~is_deleted).sum()), int(is_deleted.sum()))
     return pa.table(columns, schema=stored.schema), counts
+
+
+def _source_column(expression: str) -> str:
+    return unquote_name(expression.removeprefix("s."))

@@ -192,6 +192,7 @@ def _stored(file: bytes, vector: DeletionVector) -> bytes:
 
 
 def _encode(positions: Positions) -> bytes:
+    # Positions of 32 bits are one bitmap, whose upper half is 0.
     high = positions[:1] * 0 if positions.dtype == np.uint32 else positions >> np.uint64(32)
     begins = [0, *(np.flatnonzero(np.diff(high)) + 1).tolist()] if len(positions) else []
     parts = [struct.pack("<IQ", _MAGIC, len(begins))]

@@ -69,6 +69,11 @@ def find_given(environ: Mapping[str, str], pyspark: Path) -> dict[str, str]:
     return _read_defaults(path) | submitted
 
 
+def find_master(settings: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """Return the master in the settings, or else in SPARK_MASTER, or else this machine."""
+    return settings.get("spark.master") or environ.get("SPARK_MASTER") or "local[*]"
+
+
 def _read_arguments(arguments: list[str]) -> dict[str, str]:
     """Return the settings in arguments of spark-submit; the key of the properties file is `--properties-file`."""
     found: dict[str, str] = {}

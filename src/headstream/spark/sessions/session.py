@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headstream.errors import EnvironmentSetupError
 from headstream.spark.kafka.urls import install
-from headstream.spark.sessions.given_settings import conf_directory, find_given, note_launched
+from headstream.spark.sessions.given_settings import conf_directory, find_given, find_master, note_launched
 from headstream.spark.sessions.jar_sets import S3, SETS, SPARK, JarSet
 from headstream.spark.sessions.jars import fetch
 from headstream.spark.sessions.java import find_java
@@ -98,7 +98,7 @@ def session(
         return running
     given = find_given(os.environ, pyspark)
     known = given | settings
-    master = master or known.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
+    master = master or find_master(known, os.environ)
     app_name = app_name or known.get("spark.app.name") or "headstream"
     paths = _find_jars([*([SPARK] if jars else []), *(SETS[name] for name in with_jars)])
     is_local = _count_cores(master) > 0
