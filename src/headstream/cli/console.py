@@ -30,7 +30,7 @@ def console(url: str, port: int, browser: bool, pipelines: tuple[Place, ...], sc
     """Show a log in the browser: topics, messages, groups, dead letters and pipelines; for a server, also users and clients.
 
     The log is a directory, a server or a Kafka cluster. The command serves the console to this machine only, until Ctrl-C. The
-    printed address contains a token that is valid for one login. A server has its own console, at /console.
+    printed address contains a token that is valid for one login. A server serves the same console at /console.
 
     \b
     Examples:

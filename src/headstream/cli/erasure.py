@@ -87,9 +87,9 @@ def _list_remains(url: str, letters: Sequence[str]) -> list[str]:
     remains = [f"dead letters in {name}: add --dead-letter {name}" for name in letters]
     parts = urlsplit(url)
     if parts.scheme == "file":
-        remains += [f"a file that a recovery has set aside; check this file: {path}" for path in _quarantine(unquote(parts.path))]
+        remains += [f"a file that a recovery has renamed; check this file: {path}" for path in _quarantine(unquote(parts.path))]
     else:
-        remains.append("files that a recovery has set aside on the server: headstream verify DIR lists the files")
+        remains.append("files that a recovery has renamed on the server: headstream verify DIR lists the files")
     return [*remains, *_ELSEWHERE]
 
 

@@ -67,8 +67,8 @@ class App:
 
         Args:
             topic: `stream/topic`, or a list of topic names and patterns with `*`, `?` and `[...]`.
-            produce: Topic to which return values are sent, with the key of the received message and before its commit. A
-                returned Message keeps its own key, headers and id. None is not sent.
+            produce: Topic to which the return value is sent, with the received message's key, before that message's offset is
+                committed. If the function returns a Message, its key, headers and id are sent unchanged. None is not sent.
             concurrency: Number of group members in this program, which is also the number of partitions processed concurrently.
             decode: The decoder of payloads; by default chosen by the parameter's annotation.
             encode: The encoder of results; by default chosen by the annotation of the return value.

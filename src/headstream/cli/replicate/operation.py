@@ -129,8 +129,7 @@ def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None
 @click.option("--dead", is_flag=True, help="Include dead letters.")
 @output_option
 def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
-    """List the messages that a pipeline has set aside, with the reason: a missing schema, a failing table, or an incomplete
-    transaction.
+    """List the parked messages of a pipeline, with the reason: a missing schema, a failing table, or an incomplete transaction.
 
     \b
     Examples:
@@ -160,10 +159,10 @@ def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
 @click.option("--dry-run", is_flag=True, help="Show the selected messages without redriving them.")
 @output_option
 def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen: Any) -> None:
-    """Redrive messages that were set aside: they are decoded and applied like new messages, exactly once.
+    """Redrive dead letters or delayed messages: they are decoded and applied like new messages, exactly once.
 
     A running pipeline redrives the messages within a second; otherwise the next run redrives them, even after a crash. Messages
-    that still cannot be applied are set aside again, with the reason.
+    that still cannot be applied are parked again, with the reason.
 
     \b
     Examples:

@@ -30,7 +30,7 @@ unnumbered .log. The seal follows the last entry: the .log's size, and the offse
 distinguishes a truncated segment, or a missing next segment, from removed messages. relative_offset is relative to base_offset.
 All messages of an entry have the entry's timestamp; timestamps never decrease within a partition. The field crc32c is the CRC-32C
 of the entry's bytes in the .log, with each state byte taken as 0. The field check is the CRC-32C of the preceding bytes of the
-header or entry, seeded with the low half of base_offset, so that an entry is valid only in its own file.
+header or entry; its initial value is the lower 32 bits of base_offset, so an entry is invalid in the index of another segment.
 
 The log start offset of a partition is the greater of the greatest .start and the first offset of the oldest segment.
 """

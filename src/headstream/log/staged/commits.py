@@ -75,15 +75,15 @@ if TYPE_CHECKING:
 # Checks of a staged commit before its intent is recorded: once they pass, all of it can be appended.
 
 
-# The inbox: manifests for the log's writer, and manifests that were set aside.
+# The inbox: manifests for the log's writer, and invalid manifests, which are renamed.
 #
 #     <writer>-<epoch>.json      committed, and not taken yet
 #     <writer>-<epoch>.taken     being appended, or left by a writer that crashed meanwhile
-#     *.damaged                  set aside: the bytes are not a manifest
-#     *.misnamed                 set aside: the manifest's writer or epoch differs from its file's name
-#     *.unreadable               set aside: it is a directory. After other errors, reading is attempted again
+#     *.damaged                  renamed: the bytes are not a manifest
+#     *.misnamed                 renamed: the manifest's writer or epoch differs from its file's name
+#     *.unreadable               renamed: it is a directory. After other errors, reading is attempted again
 #
-# Files set aside stay until an operator moves them away; they never block another commit.
+# Renamed files stay until an operator moves them away; they never block another commit.
 
 
 def list_manifests(root: str, files: Files) -> list[str]:
