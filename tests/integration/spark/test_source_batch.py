@@ -201,7 +201,7 @@ def test_source_splits_and_coalesces_tasks(spark: SparkSession, url: str) -> Non
                 ({"startingOffsets": '{"shop/orders": {"7": 0}}'}, "startingOffsets names shop/orders partition 7"),
                 (
                     {"startingOffsets": '{"shop/orders": {"1": 3}}', "endingOffsets": '{"shop/orders": {"1": 2}}'},
-                    "endingOffsets ends shop/orders partition 1 at 2",
+                    "endingOffsets ends shop/orders partition 1 at offset 2",
                 ),
                 ({"subscribe": "shop/nothing"}, "there is no topic 'shop/nothing'"),
                 ({"subscribe": "nothing/orders"}, "there is no stream 'nothing'"),
