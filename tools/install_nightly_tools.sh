@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install what nightly tests need beside `make setup`: servers of Azure's, Google's and HDFS' storage, Iggy's Rust client, the
-# console's packages, MariaDB, and readers of Iceberg tables.
-# What cannot be installed here is said, and its tests are skipped by name.
+# console's packages, MariaDB, Chromium, and readers of Iceberg tables.
+# The script names what it cannot install; the tests that need it are skipped, with the reason.
 set -u
 cd "$(dirname "$0")/.."
 place="$PWD/.cache/store-servers"
@@ -21,12 +21,25 @@ fi
 .venv/bin/python -c 'from headstream.spark.sessions.jar_sets import NAMENODE; from headstream.spark.sessions.jars import fetch; fetch(jar_set=NAMENODE)' >/dev/null ||
   echo "the HDFS server cannot be fetched" >&2
 
-mariadb="$PWD/.cache/mariadb"
-if ! [ -d "$mariadb" ]; then # Debian's packages, unpacked: the server runs as this user
-  rm -rf "$mariadb.part" && mkdir -p "$mariadb.part/packages"
-  (cd "$mariadb.part/packages" && apt-get -qq download mariadb-server-core mariadb-client-core libmariadb3 liburing2 libaio1 libncurses6 2>/dev/null &&
-    for package in *.deb; do dpkg -x "$package" .. || exit 1; done) && rm -r "$mariadb.part/packages" && mv "$mariadb.part" "$mariadb" ||
-    echo "MariaDB cannot be unpacked: it needs apt-get and dpkg of Debian 12" >&2
+# Debian's packages, unpacked: they need no administrator, and change nothing else on this machine.
+unpack() { # NAME PACKAGES...: a directory .cache/NAME has what the packages contain
+  unpacked="$PWD/.cache/$1" && shift
+  [ -d "$unpacked" ] && return
+  rm -rf "$unpacked.part" && mkdir -p "$unpacked.part/packages" &&
+    (cd "$unpacked.part/packages" && apt-get -qq download "$@" 2>/dev/null && for package in *.deb; do dpkg -x "$package" .. || exit 1; done) &&
+    rm -r "$unpacked.part/packages" && mv "$unpacked.part" "$unpacked"
+}
+unpack mariadb mariadb-server-core mariadb-client-core libmariadb3 liburing2 libaio1 libncurses6 ||
+  echo "MariaDB cannot be unpacked: it needs apt-get and dpkg of Debian 12" >&2
+# A browser for the tests of the console, with the libraries that this machine lacks.
+if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null; then
+  unpack chromium chromium $(apt-get -qq -s install --no-install-recommends chromium 2>/dev/null | awk '/^Inst/ && $2 != "chromium" { print $2 }') &&
+    cat >.cache/chromium/chromium <<'END' && chmod +x .cache/chromium/chromium || echo "Chromium cannot be unpacked: it needs apt-get and dpkg of Debian 12" >&2
+#!/bin/sh
+unpacked=$(dirname "$(readlink -f "$0")")/usr/lib
+libraries=$(ls -d "$unpacked"/*-linux-gnu)
+LD_LIBRARY_PATH="$libraries:$libraries/pulseaudio:$libraries/samba" exec "$unpacked/chromium/chromium" "$@"
+END
 fi
 
 # Readers of Iceberg tables, in directories of their own: DuckDB's extensions end at 1.5.5, Iceberg's runtime at Spark 4.1.

@@ -22,7 +22,9 @@ from tests.support.server.http_servers import Http, serving
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+UNPACKED = Path(__file__).parents[3] / ".cache" / "chromium" / "chromium"
+"""What tools/install_nightly_tools.sh installs."""
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which(UNPACKED)
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -73,7 +75,7 @@ def _fill(http: Http) -> None:
 @pytest.fixture(scope="package")  # while it runs, no other test of the process can start an event loop
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
-        pytest.skip("needs Chromium (Debian's package chromium)")
+        pytest.skip("needs Chromium: install Debian's package chromium, or run tools/install_nightly_tools.sh")
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
