@@ -85,7 +85,7 @@ def test_a_reader_that_believes_each_index_is_found_out(monkeypatch: pytest.Monk
 
 @pytest.mark.nightly
 def test_a_log_that_does_not_finish_commits_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StagedCommits, "resume", lambda self: None)
+    monkeypatch.setattr(StagedCommits, "_resume", lambda self: [])
     with pytest.raises(AssertionError, match="seed"):
         run_histories(100, 80, LogHistory)
 
