@@ -54,7 +54,7 @@ _ELSEWHERE: Final = {"local_copy", "rules", "registry", "format", "storage", "me
 """Fields of ReplicateConfig that are sections, or are not for users."""
 _SPARK: Final = """## Spark
 
-These are the options of `format("headstream")`. For their meaning, see [reading](spark.md#options-of-a-read) and
+These are the options of `format("headstream")`. For their meaning, see [reading](spark.md#read-options) and
 [writing](spark.md#writing).
 
 | | options |
