@@ -16,7 +16,7 @@ MOST_SERIES: Final = 1000
 """Maximum number of topics, tables or groups with their own series in a metric."""
 
 Series: TypeAlias = tuple[tuple[str, ...], float]
-"""Values of the labels, and the value."""
+"""The label values, and the value."""
 
 
 class Families:
@@ -50,7 +50,7 @@ def write_metrics_file(path: Path, families: Iterable[Metric]) -> None:
 def limit_series(
     series: Sequence[Series], others: tuple[str, ...], combine: Callable[[Iterable[float]], float] = sum
 ) -> Sequence[Series]:
-    """Return at most MOST_SERIES series and one series for all remaining values, because many series slow collectors down.
+    """Return at most MOST_SERIES series, and one series for all remaining values, because many series slow down collectors.
 
     Args:
         series: All series, beginning with the series to keep. For counters the order must be stable, because a collector

@@ -41,7 +41,7 @@ class TemporaryServer:
 
     Args:
         title: The program's name in errors, for example `Kafka broker`.
-        parent: Directory in which the program's directory is created; None for the directory of temporary files.
+        parent: Directory in which the program's directory is created; None for the system's temporary directory.
         start_seconds: Timeout of a start, seconds.
     """
 
@@ -156,7 +156,7 @@ class TemporaryServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd="/",  # another user may be unable to reach the directory of this process
-                start_new_session=True,  # Ctrl-C goes to the tests, which then stop it
+                start_new_session=True,  # Ctrl-C is sent to the tests, which then stop the program
             )
         end = time.monotonic() + self._start_seconds
         while time.monotonic() < end:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.client.producer.producer import Producer
 
-# The requirements of a file's messages on the missing topics that an import creates.
+# Determines the options of the missing topics that an import creates, from the messages of the file.
 
 
 @dataclass(slots=True)

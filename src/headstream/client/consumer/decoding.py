@@ -1,6 +1,6 @@
 """Consumers of decoded messages, as returned by log.consumer(topic, decode=…).
 
-The classes only add the type of the value; the decoder is called when a message is delivered.
+The classes only add the value type; the decoder is called when a message is delivered.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class Partitions:
             with unlimited():  # also for tasks that an interceptor starts, which inherit the context
                 self._options.chain.commit(str(self.topic), dict(offsets))
 
-    # -- sharing the partitions of a group ----------------------------------------------------------------------------
+    # -- sharing a group's partitions ----------------------------------------------------------------------------
 
     def follow(self, *, is_resting: bool = False) -> None:
         """Report to the group, release revoked partitions without messages in progress, and start reading new partitions."""

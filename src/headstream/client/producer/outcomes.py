@@ -1,4 +1,4 @@
-"""Outcomes of batches: errors that contain the failed messages, counts, and callbacks."""
+"""Batch outcomes: errors that contain the failed messages, counts, and callbacks."""
 
 from __future__ import annotations
 

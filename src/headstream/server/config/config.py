@@ -30,7 +30,7 @@ from headstream.server.network.sockets import SocketOptions
 from headstream.server.network.tls import TlsFiles
 from headstream.server.reporting.logs import LogForm
 
-# Files of variables (`.env`): NAME=VALUE lines, as in a shell script.
+# Environment files (`.env`): NAME=VALUE lines, as in a shell script.
 #
 #     IGGY_TCP_ADDRESS=127.0.0.1:8090            # text after a blank and # is a comment
 #     export HEADSTREAM_DRAIN_TIMEOUT="5 s"      \n \" \\ \$ work as in a shell, $NAME and ${NAME} expand
@@ -129,7 +129,7 @@ class ServerConfig:
         metrics_otlp: Whether metrics are sent to an OpenTelemetry collector.
         runtime: The directory, within `data`, for files that describe the running server.
         pipelines: Checkpoints of the Replicate pipelines that the console shows: directories, or URIs of object stores.
-        schemas: URL of a schema registry, or a directory with schemas, with which the console decodes Avro; empty if not used.
+        schemas: URL of a schema registry, or schema directory, with which the console decodes Avro; empty if not used.
         allow_default_password: Whether to serve other machines even if the root user has the default password.
         token_sweep_s: Interval for removing expired tokens, seconds; None disables the removal.
         drain_s: Timeout for a graceful stop, seconds.

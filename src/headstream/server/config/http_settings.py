@@ -109,7 +109,7 @@ class HttpSettings:
         idle_s: Timeout of a connection without data, between requests or within a request's head, seconds.
         body_s: Timeout for receiving a request's body, seconds.
         reply_s: Timeout for sending a reply, seconds.
-        drain_s: How long stop() waits for running requests, seconds.
+        drain_s: Maximum time that stop() waits for running requests, seconds.
         metrics_path: Path of the metrics; None disables the metrics.
         metrics_of_groups: Whether to export the lag of consumer groups, which shows topic names to unauthenticated clients.
         cors: Permissions for pages of other origins; None allows nothing.

@@ -15,7 +15,7 @@ from headstream.server.network.unauthenticated_connections import Unauthenticate
 from headstream.server.reporting.logs import note
 
 _LINGERING_S: Final = 1.0
-"""How long a rejected body is still read, seconds, so that the client receives the reply."""
+"""Time for which a rejected body is still read, seconds, so that the client receives the reply."""
 
 
 def _is_fault(record: logging.LogRecord) -> bool:

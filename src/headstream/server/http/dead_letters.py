@@ -1,6 +1,6 @@
 """Dead letters over HTTP: counts by reason, redrives and discards; each request handles a bounded part of one partition.
 
-The server does nothing between two requests, so that the caller can show the progress and stop at any time.
+The server does nothing between two requests, so the caller can show the progress and stop at any time.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ VIEWS: Final = (
         code=Code.SET_STATE,
     ),
     View("/open/pipelines", "Return the state of the registered Replicate pipelines.", list_pipelines),
-    View("/console/session", "Return the logged-in user with the user's permissions.", describe_session),
+    View("/console/session", "Return the logged-in user, with permissions.", describe_session),
 )
 
 

@@ -18,7 +18,7 @@ from headstream.server.reporting.logs import note
 _CHECK_S: Final = 1.0
 """Maximum interval of checking timeouts, seconds; the interval is shorter if a timeout is short."""
 _PENDING_SHARE: Final = 4
-"""The fraction 1/n of the connections that can be in a TLS handshake or wait to be accepted."""
+"""1/n of the connections can be in a TLS handshake or wait to be accepted."""
 
 
 class _Timeouts(Protocol):

@@ -24,7 +24,7 @@ _ARROW_TYPES: Final = {
 
 
 def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch whose columns begin at the start of their buffers."""
+    """Return the batch with columns that begin at the start of their buffers."""
     if all(column.offset == 0 for column in batch.columns):
         return batch
     return batch.take(pa.array(range(batch.num_rows), pa.int64()))

@@ -1,7 +1,7 @@
 """The options of a write to `format("headstream")`.
 
 url              file:///var/lib/shop, headstream://user:password@host: see log_urls.py; also set by save(path) and start(path)
-topic            shop/orders: topic of all rows; by default the column `topic` has the topic of each row
+topic            shop/orders: topic of all rows; by default the column `topic` contains each row's topic
 headerColumns    attempt, source, total float64: columns that become headers; a kind after a name overrides the default
 badRowsPath      /var/lib/shop-bad: directory for rejected rows, as Parquet files; by default a rejected row fails the job
 commitTimeout    60s (default): maximum wait for another process that holds the log's lock and appends the commit

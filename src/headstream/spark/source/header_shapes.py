@@ -40,7 +40,7 @@ _ARRAY: Final = pa.list_(pa.field("element", _HEADER, nullable=False))
 _MAP: Final = pa.map_(pa.string(), pa.field("value", _VARIANT, nullable=False))
 
 HEADERS_REPEATED: Final = pa.field("headers_repeated", pa.bool_())
-"""Whether a key occurs more than once."""
+"""Whether a header key occurs more than once."""
 HEADER_FIELDS: Final[dict[HeaderShape, pa.Field]] = {
     "variant": pa.field("headers", _VARIANT),
     "array": pa.field("headers", _ARRAY),

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from headstream.errors import InvalidOptionError, LogError
 
-_IDENTITY: Final = "identity"  # not a topic: it has no slash
+_IDENTITY: Final = "identity"  # not a topic, because there is no slash
 
 
 class TopicPartition(NamedTuple):

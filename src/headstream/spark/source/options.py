@@ -10,7 +10,7 @@ headerMismatch         null (default) | fail: for a header that does not fit its
 columns                the columns to decode; all by default
 states                 available (default) | available,poisoned | all
 where                  a filter: attempt >= 3 AND source = 'web'
-onFilterError          skip (default) | deliver | fail: for a message that the filter cannot be applied to
+onFilterError          skip (default) | deliver | fail: for a message to which the filter cannot be applied
 maxOffsetsPerTrigger   and maxBytesPerTrigger, minOffsetsPerTrigger, maxTriggerDelay: see limits.py      streams only
 minPartitions          minimum number of tasks
 failOnDataLoss         true (default) | false

@@ -48,7 +48,7 @@ class UnfetchedRange:
 
 
 class LeaseSize:
-    """Computes how many messages to lease: the number that one worker processes in a short time."""
+    """Computes the number of messages to lease: the number that one worker processes in a short time."""
 
     def __init__(self, lease_s: float, most: int) -> None:
         self._target_s = min(_LONGEST_S, lease_s / _PARTS)

@@ -105,7 +105,7 @@ class QuicClientConnection:
     def __init__(self, address: ServerUrl, configuration: QuicConfiguration) -> None:
         self._address = address
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)
-        family, kind, protocol, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)  # as the server chooses
+        family, kind, protocol, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)  # IPv4 first, as on the server
         self._place: Any = place
         self._changed = threading.Condition()
         self._quic = QuicConnection(configuration=configuration)

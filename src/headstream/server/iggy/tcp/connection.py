@@ -97,7 +97,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._timeouts = ConnectionTimeouts(shared.limits, loop.time())
         self._memory: MemoryAccount
 
-    # -- what the transport calls ---------------------------------------------------------------------------
+    # -- called by the transport ---------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open a session, or abort the connection if the limit is reached."""
@@ -224,7 +224,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         if not self.is_busy:
             self._end()
 
-    # -- what the server calls ------------------------------------------------------------------------------
+    # -- called by the server ------------------------------------------------------------------------------
 
     @property
     def is_logged_in(self) -> bool:
@@ -375,7 +375,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         future.add_done_callback(partial(self._call_loop, partial(self._finish, code, perf_counter())))
 
     def _call_loop(self, function: Callable[..., None], *arguments: object) -> None:
-        with suppress(RuntimeError):  # the loop has been closed: the server has stopped
+        with suppress(RuntimeError):  # the loop is closed: the server has stopped
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _finish(self, code: int, began_s: float, future: Future[Response]) -> None:

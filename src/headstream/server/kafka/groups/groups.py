@@ -24,7 +24,7 @@ _MOST_SESSION_MS: Final = 1_800_000
 _LEAST_WITH_RETURN: Final = 4
 """First version of JoinGroup in which a new member receives its id before it joins."""
 _LEAST_WITH_SKIPPING: Final = 9
-"""First version of JoinGroup in which a response can tell the leader not to assign partitions."""
+"""First version of JoinGroup in which a response can instruct the leader not to assign partitions."""
 
 
 def check_group(call: Call, name: str) -> None:

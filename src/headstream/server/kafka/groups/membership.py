@@ -24,9 +24,9 @@ MAX_MEMBERS: Final = 1000
 """Maximum members of a group, because each change is sent to all members."""
 
 _FIRST_DELAY_S: Final = 0.25
-"""How long the first member of an empty group waits for other members, which usually start at the same time, seconds."""
+"""Time that the first member of an empty group waits for other members, which usually start at the same time, seconds."""
 _ID_LIFE_S: Final = 10.0
-"""How long a member id stays reserved for a member that has not yet joined with the id, seconds."""
+"""Time for which a member id stays reserved for a member that has not yet joined with the id, seconds."""
 
 
 @dataclass(eq=False)

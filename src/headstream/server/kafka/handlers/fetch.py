@@ -86,7 +86,7 @@ class FetchSession:
 
     @property
     def max_wait_s(self) -> float:
-        """How long to wait for enough bytes."""
+        """Maximum wait for enough bytes, seconds."""
         return float(max(self.request["max_wait_ms"], 0)) / 1000
 
     @property
@@ -101,7 +101,7 @@ class FetchSession:
 
     @property
     def reads(self) -> int:
-        """The number of partitions in the next read."""
+        """Number of partitions in the next read."""
         return len(self._parts if self._is_full else self._pending)
 
     # -- partitions ------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class FetchSession:
             if self._is_full or size or answer.get("error_code") or bounds != part.shown:
                 topics.setdefault(part.topic, []).append(answer)
                 self._reported.append((part, bounds, size > 0))
-                self._pending[key] = None  # until a fetch after this one finds nothing new
+                self._pending[key] = None  # until a later fetch finds nothing new
             left -= size
             self._size += size
         return {"session_id": self.id, "responses": [{"topic": name, "partitions": answers} for name, answers in topics.items()]}
