@@ -67,7 +67,7 @@ def mirror(
     target_name: str | None,
     output: str,
 ) -> None:
-    """Copy topics from the log SRC to the log DST. SRC and DST are URLs, or names of contexts.
+    """Copy topics from the log SRC to the log DST. SRC and DST are URLs or context names.
 
     Keys, headers, ids, times and states are kept; missing topics are created. If the command is interrupted, run it again: it
     continues and copies no message twice. Ctrl-C or SIGTERM ends the command after a checkpoint; a second signal ends it

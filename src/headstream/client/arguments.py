@@ -191,7 +191,7 @@ def committer_of(group: str | None, name: str | None) -> OffsetOwner | None:
 
 
 def state_codes(states: StatesInput) -> frozenset[int] | None:
-    """Return the codes of states, or None for all states; InvalidInputError if a name is unknown or the list is empty."""
+    """Return the state codes, or None for all states; InvalidInputError if a name is unknown or the list is empty."""
     if states is None:
         return None
     if isinstance(states, (str, int)):

@@ -704,7 +704,7 @@ class Client:
         place = check_whole("partition", partition), check_whole("an offset", offset)
         return find_views(transport).message(find_topic_name(transport, topic), group, *place)
 
-    # -- states of messages -------------------------------------------------------------------------------------------
+    # -- message states -----------------------------------------------------------------------------------------------
 
     def set_state(
         self,

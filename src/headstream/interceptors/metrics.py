@@ -1,4 +1,4 @@
-"""Metrics: counts of a client's sent, received and committed messages per topic, for Prometheus and over OTLP."""
+"""Metrics: a client's counts of sent, received and committed messages per topic, for Prometheus and over OTLP."""
 
 from __future__ import annotations
 

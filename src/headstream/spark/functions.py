@@ -47,7 +47,7 @@ def header(col: Column | str, key: str, type: str, shape: Literal["variant", "ma
     """Return the last value of a header; null if the header is missing or does not fit the type.
 
     Args:
-        col: A column of headers.
+        col: Headers in the given `shape`.
         type: Spark type of the returned value, for example `int`.
         shape: The shape of `col`. `variant` and `map` are read by Spark's own expressions; `other` is an array (of the source or
             of Kafka) or binary, and is read by an Arrow function.

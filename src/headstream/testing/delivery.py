@@ -1,4 +1,4 @@
-"""Simulated deliveries of a source's messages: reordered, repeated, delayed or split into batches.
+"""Simulated deliveries of source messages: reordered, repeated, delayed or split into batches.
 
 All functions are pure: the result depends only on the arguments. Only `delay` reads the messages. The functions can be
 combined: `split(repeat(shuffle(messages, seed=1), seed=2, fraction=0.1), 7, seed=3)`.

@@ -49,7 +49,7 @@ class KafkaCluster:
 
     Args:
         count: Number of brokers, 3 or more.
-        start_seconds: Timeout of a broker's start, seconds.
+        start_seconds: Start timeout of a broker, seconds.
     """
 
     def __init__(self, count: int = 3, *, start_seconds: float = 120) -> None:

@@ -30,7 +30,7 @@ _PORTS: Final = (15_000, 32_000)
 _PORT_ATTEMPTS: Final = 20
 CHECK_SECONDS: Final = 0.05
 _WHOLE_LOG: Final = 100_000
-"""Maximum number of lines of a log."""
+"""Maximum number of log lines."""
 _LOG_NAME: Final = "server.log"
 
 
@@ -42,7 +42,7 @@ class TemporaryServer:
     Args:
         title: The program's name in errors, for example `Kafka broker`.
         parent: Directory in which the program's directory is created; None for the system's temporary directory.
-        start_seconds: Timeout of a start, seconds.
+        start_seconds: Start timeout, seconds.
     """
 
     _ending = "SIGKILL"

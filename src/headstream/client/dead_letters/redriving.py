@@ -63,7 +63,7 @@ class RedriveCounts:
         matched: Dead letters that match the filter.
         redriven: Dead letters that were sent back.
         resumed: Dead letters of an interrupted redrive that were completed.
-        foreign: Matching messages that were not sent: they are not dead letters, or their topic no longer exists.
+        foreign: Matching messages that were not sent, because they are not dead letters or their topic no longer exists.
     """
 
     matched: int = 0

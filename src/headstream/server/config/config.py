@@ -112,14 +112,14 @@ class ServerConfig:
         quic_idle_s: Idle timeout of a QUIC connection, seconds.
         kafka_address: Address for Kafka clients; None disables it.
         kafka_tls: Certificate and key for Kafka clients; None disables encryption.
-        kafka: Settings of the Kafka listener.
+        kafka: Kafka listener settings.
         tcp_tls: Certificate and key for TCP; None disables encryption.
         http_tls: Certificate and key for HTTP; None disables encryption.
-        tcp: Settings of TCP.
-        http: Settings of HTTP.
-        tokens: Settings of access tokens.
+        tcp: TCP settings.
+        http: HTTP settings.
+        tokens: Access token settings.
         has_secret: Whether the secret for access tokens is configured; if not, the secret stored beside the log is used.
-        settings: Settings of the broker.
+        settings: Broker settings.
         connection_rate: Maximum new connections per second from one address; None: no limit.
         memory_budget_bytes: Limit for buffered requests and responses of all clients, bytes; None: a quarter of the memory.
         segment_bytes: Size at which a new segment is started, bytes.

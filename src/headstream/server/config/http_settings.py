@@ -1,4 +1,4 @@
-"""Settings of HTTP: limits, access tokens, and CORS."""
+"""HTTP settings: limits, access tokens, and CORS."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class CorsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """Settings of HTTP.
+    """HTTP settings.
 
     Args:
         max_body_bytes: Maximum size of a request's body, bytes.

@@ -1,4 +1,4 @@
-"""Settings of TCP: the number of connections, and the limits of each connection."""
+"""TCP settings: the number of connections, and the limits of each connection."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ConnectionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpSettings:
-    """Settings of TCP.
+    """TCP settings.
 
     Args:
         max_connections: Maximum number of connections; additional connections are closed immediately.

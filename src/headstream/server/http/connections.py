@@ -19,7 +19,7 @@ _LINGERING_S: Final = 1.0
 
 
 def _is_fault(record: logging.LogRecord) -> bool:
-    """Return whether a log record is an internal error; errors of clients are logged in one line without a traceback."""
+    """Return whether a log record is an internal error; client errors are logged in one line without a traceback."""
     error = record.exc_info[1] if record.exc_info else None
     if not isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
         return True

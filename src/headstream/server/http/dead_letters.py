@@ -32,7 +32,7 @@ _RANGE: Final[dict[str, dict[str, Any]]] = {
     "dry_run": {"type": "boolean", "default": False, "description": "Only count the dead letters."},
 }
 DISCARDING: Final[dict[str, dict[str, Any]]] = _RANGE
-"""Members of the body of a discard."""
+"""Body members of a discard request."""
 
 REDRIVING: Final[dict[str, dict[str, Any]]] = {
     **_RANGE,
@@ -49,7 +49,7 @@ REDRIVING: Final[dict[str, dict[str, Any]]] = {
         "description": "Whether to complete an interrupted redrive first; set false after the first request.",
     },
 }
-"""Members of the body of a redrive."""
+"""Body members of a redrive request."""
 
 
 def count_letters(request: ViewRequest) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class Hosts:
         return text_reply(403, what, Status.UNAUTHORIZED)
 
     def _find_name(self, host: str) -> bool:
-        """Return whether the value of a `Host` header is a name of this server."""
+        """Return whether the value of a `Host` header names this server."""
         name, _ = _split(host)
         if not name:
             return False

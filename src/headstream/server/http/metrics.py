@@ -142,7 +142,7 @@ def describe_deliveries(
 
     Args:
         ages: The groups whose journals are in memory.
-        names_groups: Whether metrics contain the names of groups.
+        names_groups: Whether metrics contain group names.
     """
     found = list(ages)
     transitions = CounterMetricFamily(

@@ -25,7 +25,7 @@ reads nothing would take memory without limit (CVE-2024-12254)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketOptions:
-    """Socket options of connections that override the system's defaults.
+    """Connection socket options that override the system's defaults.
 
     Args:
         receive_bytes: Size of the system's receive buffer.

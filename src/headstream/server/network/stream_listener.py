@@ -104,7 +104,7 @@ class StreamListener(Generic[_C]):
         return bound
 
     def joined(self, connection: _C) -> bool:
-        """Register a new connection; return False if the limit of connections is reached."""
+        """Register a new connection; return False if the connection limit is reached."""
         if len(self._connections) >= self._max_connections and not self._unauthenticated.end_oldest():
             self._refuse()
             return False

@@ -56,7 +56,7 @@ _TYPES: Final[dict[HeaderType, pa.DataType]] = {
 
 @functools.cache
 def _kind_names() -> pa.Array:
-    """Return the names of kinds by code. Called only when needed: PyArrow imports pandas for this array."""
+    """Return the kind names by code. Called only when needed: PyArrow imports pandas for this array."""
     return pa.array([KIND_NAMES.get(kind, f"unknown({kind})") for kind in range(256)], pa.string())
 
 

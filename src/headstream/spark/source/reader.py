@@ -1,4 +1,4 @@
-"""Tasks on executors: ranges of offsets -> segment bytes -> Arrow, without a Python object per message.
+"""Tasks on executors: offset ranges -> segment bytes -> Arrow, without a Python object per message.
 
     Follower -> chunks of about 4 MiB -> slices of 10,000 messages -> Assembler (columns.py) -> RecordBatch
 

@@ -158,7 +158,7 @@ class HeadstreamReader(DataSourceReader):
             tasks = plan_partitions(options, view, start, end)
         finally:
             view.close()
-        # Spark runs one task for an empty list too: return one that reads nothing.
+        # Spark runs one task for an empty list too: return a task that reads nothing.
         return tasks or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -86,7 +86,7 @@ class Holding:
         return not self.buffer and not self.unfetched
 
     def add(self, grant: Grant, token: int, end_s: float) -> int:
-        """Add a grant; return its number of messages."""
+        """Add a grant; return the grant's message count."""
         for each in grant.ranges:
             held = HeldMessage(token, each.failures, end_s, grant.generation)
             self.unfetched.append(UnfetchedRange(grant.partition, each.from_offset, each.until_offset, held))

@@ -32,7 +32,7 @@ from headstream.errors import (
 )
 
 _MOST_NAMED: Final = 3
-"""Maximum number of messages that an error describes."""
+"""Maximum number of messages listed in an error."""
 
 _CHECK_EVERY_S: Final = 5.0
 """Interval at which a worker checks for added partitions, with one small request."""

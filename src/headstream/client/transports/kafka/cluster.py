@@ -201,7 +201,7 @@ class Cluster:
         self.check_interrupt()
 
     def describe(self, topics: Iterable[str]) -> dict[str, Any]:
-        """Return descriptions of topics by their Kafka names; TopicNotFoundError if a topic does not exist."""
+        """Return topic descriptions by Kafka name; TopicNotFoundError if a topic does not exist."""
         wanted = TopicCollection(list(topics))
         where = ", ".join(str(self.names.topic_name(name)) for name in wanted.topic_names)
         return self.ask(where, lambda admin, timeout_s: admin.describe_topics(wanted, request_timeout=timeout_s))

@@ -108,7 +108,7 @@ class QuicClient:
         """The connection id that the server has chosen."""
         return self._connection.host_cid
 
-    # -- called by the server ------------------------------------------------------------------------------
+    # -- called by the server -------------------------------------------------------------------------------
 
     def receive(self, datagram: bytes, address: tuple[str, int]) -> None:
         """Process a datagram of this connection."""

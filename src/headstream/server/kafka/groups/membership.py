@@ -55,7 +55,7 @@ class KafkaGroup:
         """Stored bytes of metadata and assignments."""
         return sum(member.size_bytes for member in self.members.values())
 
-    # -- requests of members --------------------------------------------------------------------------------
+    # -- member requests ------------------------------------------------------------------------------------
 
     def join(self, asked: Joining, make_id: Callable[[str], str], respond: Respond, now_s: float) -> None:
         """Add a member to the group, or let a member rejoin; the response is sent after all members have joined.

@@ -1,4 +1,4 @@
-"""The settings of topics with Kafka's names. Retention and cleanup can be changed. Other settings are accepted with
+"""Topic settings with Kafka's names. Retention and cleanup can be changed. Other settings are accepted with
 values that the server implements or whose effect clients cannot notice; responses contain effective values.
 
 cleanup.policy        delete, or compact, or both       compaction_delay_us
@@ -191,7 +191,7 @@ def _apply_policy(options: TopicOptions, value: str) -> TopicOptions:
 
 
 def describe_configs(call: Call) -> Reply:
-    """Return the settings of topics, and of the broker."""
+    """Return topic settings and broker settings."""
     return {"results": [_describe(call, resource) for resource in call.request["resources"]]}
 
 
@@ -218,12 +218,12 @@ def _find(call: Call, resource: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def alter_configs(call: Call) -> Reply:
-    """Replace all settings of topics."""
+    """Replace all topic settings."""
     return _change_all(call, {"config_operation": _SET}, replaces_all=True)
 
 
 def change_configs(call: Call) -> Reply:
-    """Change individual settings of topics."""
+    """Change individual topic settings."""
     return _change_all(call, {}, replaces_all=False)
 
 

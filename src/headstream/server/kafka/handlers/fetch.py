@@ -34,7 +34,7 @@ _LEAST_BYTES: Final = 16 << 10
 """While memory is scarce, the first partition with messages still returns this many bytes."""
 _MOST_MESSAGES: Final = 1 << 20
 _STORED_SHARE: Final = 1.25
-"""Approximate ratio of the size of a stored message to the size of its record, by which the read limit is larger."""
+"""Approximate ratio of the size of a stored message to the size of its record, by which the read limit is multiplied."""
 _MOST_DELTA: Final = (1 << 31) - 1
 _MOST_EPOCH: Final = (1 << 31) - 1
 _MOST_PARTITIONS: Final = 10_000
