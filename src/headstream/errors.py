@@ -123,7 +123,7 @@ class DecodeError(HeadstreamError, ValueError):
     Args:
         what: The invalid field or violated rule.
         at: The byte position from the start of the input.
-        need: Number of bytes that the field needs, or None if the length is not the fault.
+        need: Number of bytes that the field needs, or None if the length is not the problem.
         have: Number of available bytes, or None.
     """
 

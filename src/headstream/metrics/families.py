@@ -20,7 +20,7 @@ Series: TypeAlias = tuple[tuple[str, ...], float]
 
 
 class Families:
-    """A collector that returns given families."""
+    """A collector that returns the given families."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = list(families)

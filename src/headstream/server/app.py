@@ -345,7 +345,7 @@ class ServerApp:
         if self._config.data is None:
             return None
         path = Path(self._config.data) / self._config.runtime
-        path.mkdir(0o700, exist_ok=True)  # contains the secret of tokens: no access for the group
+        path.mkdir(0o700, exist_ok=True)  # contains the token secret: no access for the group
         return path
 
     def _write_current_config(self) -> None:

@@ -56,7 +56,7 @@ class PostgresServer(TemporaryServer):
     Args:
         directory: Parent of the server's directory, which stop() removes; by default the system's temporary directory. If this
             process runs as root, the server runs as the user `postgres` or `nobody`, which must have access to the directory.
-        settings: Settings of the server that override the test defaults, such as {"wal_level": "logical"}.
+        settings: Server settings that override the test defaults, such as {"wal_level": "logical"}.
         start_seconds: Start timeout, seconds.
     """
 

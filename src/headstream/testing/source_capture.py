@@ -189,7 +189,7 @@ class _CapturedVersion:
         self._change_bits = sum(bit for name, bit in self._bits.items() if name not in self._lobs)
         self._key_bits = sum(self._bits[name] for name in self._keys)
         self._mask_bytes = (len(columns) + 7) // 8
-        # JSON encodes masks as hex digits itself, from little-endian bytes.
+        # The JSON encoder converts masks to hex digits, from little-endian bytes.
         self._mask_order: Literal["little", "big"] = "little" if table.form == "json" else options.mask_order
         self._whole_mask = self._mask(sum(self._bits.values()))
         self._insert_mask = self._mask(self._change_bits)

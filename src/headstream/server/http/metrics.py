@@ -138,7 +138,7 @@ def describe_deliveries(
     lost_rows: int,
     names_groups: bool,
 ) -> Iterator[Metric]:
-    """Yield the metrics of deliveries: transitions of messages, paused groups, and the ages of the oldest messages.
+    """Yield the delivery metrics: message transitions, paused groups, and the ages of the oldest messages.
 
     Args:
         ages: The groups whose journals are in memory.

@@ -229,7 +229,7 @@ def _find_jars(sets: Sequence[JarSet]) -> list[Path]:
 
 
 def lacking_sets(sets: Sequence[JarSet]) -> list[JarSet]:
-    """Return the sets of which the JVM of spark-submit lacks a jar; all sets if there is no such JVM."""
+    """Return the sets with a jar that the spark-submit JVM lacks; all sets if there is no such JVM."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 

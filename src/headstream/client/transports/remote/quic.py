@@ -38,7 +38,7 @@ except ImportError as _error:
 _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
 _PING_S: Final = 3.0
-"""Interval of pings, seconds; the server closes a connection that is idle for 10 s."""
+"""Ping interval, seconds; the server closes a connection that is idle for 10 s."""
 _IDLE_S: Final = 30.0
 _WINDOW_BYTES: Final = 16 << 20
 """Maximum unacknowledged bytes that the server can send."""
