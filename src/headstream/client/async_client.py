@@ -74,7 +74,7 @@ class AsyncClient:
         self._client = client
         self._worker = Worker("async client", client.interrupt)
         self._undelivered: dict[tuple[Any, ...], list[ReceivedMessage]] = {}
-        """Messages that cancelled polls have committed, by process and arguments; a forked child ignores its parent's messages."""
+        """Messages that cancelled polls committed, by process and arguments; a forked child ignores its parent's messages."""
 
     async def open(self) -> None:
         """Connect to the server, if the log is on a server; `async with` and the first call also connect."""
