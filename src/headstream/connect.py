@@ -56,7 +56,7 @@ def connect(url: str | None = None, *, interceptors: Any = (), **options: Any) -
             256 MiB). For an embedded log in a directory also `group_access`: the access of the directory's group to the files of
             a new log, `none` (the default), `read` or `write`. For a server, as arguments or in the URL's query: `tls` and
             `tls_verify` (true or false), `tls_ca_file`, `tls_domain`, `connect_timeout_ms`, `timeout_ms` (for a response),
-            `retry_timeout_ms` (how long to retry a broken connection).
+            `retry_timeout_ms` (for reopening a broken connection).
 
     Raises:
         InvalidUrlError: the URL is invalid or unsupported.
@@ -166,7 +166,7 @@ def _check_options(options: dict[str, Any], known: tuple[str, ...]) -> None:
 
 
 def _make_remote(parts: SplitResult, options: dict[str, Any], chain: Chain | None) -> Client:
-    # Import only the modules of one transport: those of a server or those of an embedded log.
+    # Import only the modules of one transport: a server or an embedded log.
     from headstream.client.client import Client
     from headstream.client.transports.remote.address import parse_address
     from headstream.client.transports.remote.caller import Caller

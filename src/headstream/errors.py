@@ -34,7 +34,7 @@
     │   └── ProducerFencedError                  a newer epoch of the batch's producer has begun
     ├── LogError                                 the embedded log on disk
     │   ├── NotALogError                         a directory that contains other files
-    │   ├── LogVersionError                      written by a newer version of Headstream, or by one that is too old
+    │   ├── LogVersionError                      written by a newer version of Headstream, or by a version that is too old
     │   ├── LogLockedError                       another process has the log open for writing
     │   ├── CorruptLogError                      data on disk that is inconsistent
     │   │   └── CorruptSendError                 messages that cannot be read, with their offsets
@@ -67,7 +67,7 @@ class HeadstreamError(Exception):
     Args:
         what: The failure, as a sentence without a full stop.
         where: The file, topic, partition, offset or option to which the error applies.
-        advice: What to do about it.
+        advice: The action that resolves the failure.
     """
 
     status: int | None = None
@@ -123,7 +123,7 @@ class DecodeError(HeadstreamError, ValueError):
     Args:
         what: The invalid field or violated rule.
         at: The byte position from the start of the input.
-        need: Number of bytes that the field needs, or None if the length is not the fault.
+        need: Number of bytes that the field needs, or None if the length is not the problem.
         have: Number of available bytes, or None.
     """
 

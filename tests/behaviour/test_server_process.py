@@ -182,7 +182,7 @@ def test_server_logs_a_line_of_json_an_event_and_no_secret(tmp_path: Path) -> No
             peer.log_in("iggy", "a secret of mine")
         _, logged = server.end(signal.SIGTERM)
     lines = [json.loads(line) for line in logged.splitlines()]
-    lines = [line for line in lines if line["event"] != "limit of connections lowered"]  # the machine's to say
+    lines = [line for line in lines if line["event"] != "connection limit lowered"]  # the machine's to say
     assert [line["event"] for line in lines] == ["ready", "login refused", "signal", "stopping", "stopped"]
     assert lines[1]["status"] == 42
     assert "a secret of mine" not in logged

@@ -1,4 +1,4 @@
-"""`headstream completion`: a shell script that completes commands, options, streams and topics."""
+"""`headstream completion`: a shell script that completes commands, options, stream names and topic names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headstream.cli.shared.output import print_text
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a script for SHELL that completes commands, options, and names of streams and topics.
+    """Print a script for SHELL that completes commands, options, stream names and topic names.
 
     \b
     Examples:

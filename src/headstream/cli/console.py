@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @pipelines_option
 @schemas_option
 def console(url: str, port: int, browser: bool, pipelines: tuple[Place, ...], schemas: str | None) -> None:
-    """Show a log in the browser: topics, messages, groups, dead letters and pipelines; for a server, also users and clients.
+    """Show a log in the browser: topics, messages, groups, dead letters, pipelines, and a server's users and clients.
 
     The log is a directory, a server or a Kafka cluster. The command serves the console to this machine only, until Ctrl-C. The
     printed address contains a token that is valid for one login. A server serves the same console at /console.

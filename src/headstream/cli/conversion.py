@@ -1,6 +1,6 @@
 """`headstream convert`: converts a file of messages to another dialect, and reports values that would be lost.
 
-Input and output are bytes of one dialect, or `lines`: one JSON object per line, as written by export and read by import.
+Input and output are bytes of one dialect, or `lines`: one JSON object per line, as `export` writes and `import` reads it.
 """
 
 from __future__ import annotations

@@ -70,9 +70,9 @@ def demo(
 ) -> None:
     """Run the complete pipeline on this machine, in about a minute.
 
-    A simulated source database writes its changes, and some real Replicate messages, to a log in a directory.
+    A simulated source database writes its changes, together with some real Replicate messages, to a log in a directory.
     A Spark pipeline applies the changes to Delta tables, which are then compared with the final state of the source database.
-    The metadata of one table arrives late, so the changes of this table have to wait.
+    The metadata of one table arrives late, so this table's changes are parked until then.
     """
     console = Console(highlight=False, soft_wrap=True)
     if log_only:

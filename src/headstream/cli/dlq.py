@@ -1,4 +1,4 @@
-"""`headstream dlq`: list, reasons, show, redrive, discard, for a dead-letter topic or a Replicate pipeline's messages."""
+"""`headstream dlq`: list, reasons, show, redrive, discard, for a dead-letter topic or a Replicate pipeline."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)/s")
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTopic:
-    """The dead letters of a topic; `states` are the dead letters' states in a pipeline, None if the topic is not a pipeline's."""
+    """The dead letters of a topic; `states` has each dead letter's state in the pipeline, None if no pipeline uses the topic."""
 
     log: Client
     topic: str
@@ -57,13 +57,13 @@ class DeadLetterTopic:
         return found if self.states is None else self.states.choose(found)
 
     def state_of(self, letter: ReceivedMessage) -> str:
-        """Return the state of a dead letter as a string for display."""
+        """Return a dead letter's state as a string for display."""
         return letter.state.name.lower() if self.states is None else self.states.state_of(letter.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterSource:
-    """The source of a command's dead letters: the log at `url`, or the log of the pipeline with a checkpoint."""
+    """The source of a command's dead letters: the log at `url`, or the log of the pipeline with this checkpoint."""
 
     topic: str
     url: str

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("topic", "partition", "found", "found_bytes", "failed", "removed", "removed_bytes", "rewritten_segments")
 _QUARANTINE_MARKS: Final = (".set-aside-", ".rest-")
-"""Parts of the names of files that a recovery has set aside (log/partition/recovery.py); these files can contain messages."""
+"""Parts of the names of files that a recovery has renamed (log/partition/recovery.py); these files can contain messages."""
 _ELSEWHERE: Final = (
     "backups, snapshots and exports of this log: erase the messages in each copy, or delete the copy",
     "mirrors, and Kafka topics with copies: run this command on each",
@@ -47,7 +47,7 @@ _ELSEWHERE: Final = (
 def erase(
     topic: str, chosen: FilterInput, dead_letters: tuple[str, ...], dry_run: bool, yes: bool, url: str, output: str
 ) -> None:
-    """Erase the messages of TOPIC that match --where, in any state: afterwards, no file of the log contains their bytes.
+    """Erase the messages of TOPIC that match --where, in any state; afterwards, no log file contains their bytes.
 
     Segments with such messages are rewritten; offsets do not change. Messages that arrive during the command are not examined.
     To finish an interrupted erasure, run the command again. A message to which the filter cannot be applied is kept, and counted

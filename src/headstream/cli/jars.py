@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def jars(quiet: bool, broker: bool, extras: tuple[str, ...], output: str) -> None:
     """Download the jars that Spark needs, if they are missing, and print their location.
 
-    HEADSTREAM_JARS names the directory of the jars, which can also contain jars that you provide.
+    HEADSTREAM_JARS names the jar directory, which can also contain jars that you provide.
 
     \b
     Examples:

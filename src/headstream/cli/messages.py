@@ -44,7 +44,9 @@ _TAIL_COUNT: Final = 1000
 @topic_argument
 @click.argument("payload", required=False)
 @click.option("--key", help="Key of the message: messages with the same key are stored in the same partition.")
-@click.option("--partition", type=PARTITION, help="Partition, from 1. [default: by key, or the one with the fewest messages]")
+@click.option(
+    "--partition", type=PARTITION, help="Partition, from 1. [default: by key, or the partition with the fewest messages]"
+)
 @click.option(
     "--header",
     "headers",

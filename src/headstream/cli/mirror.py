@@ -38,7 +38,7 @@ def _parse_rate(text: str) -> int:
 @click.option(
     "--topics", multiple=True, metavar="TOPIC", help="Topic or pattern, for example 'shop/*'; repeatable. All topics by default."
 )
-@click.option("--once", is_flag=True, help="End when all messages that exist at the start are copied.")
+@click.option("--once", is_flag=True, help="End after copying all messages that exist at the start.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, and copy nothing.")
 @click.option("--rate", type=Checked("size", _parse_rate), help="Maximum bytes per second, for example 10MB.")
 @click.option(
@@ -67,7 +67,7 @@ def mirror(
     target_name: str | None,
     output: str,
 ) -> None:
-    """Copy topics from the log SRC to the log DST. SRC and DST are URLs, or names of contexts.
+    """Copy topics from the log SRC to the log DST. SRC and DST are URLs or context names.
 
     Keys, headers, ids, times and states are kept; missing topics are created. If the command is interrupted, run it again: it
     continues and copies no message twice. Ctrl-C or SIGTERM ends the command after a checkpoint; a second signal ends it

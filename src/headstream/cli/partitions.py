@@ -23,7 +23,7 @@ _count_option = click.option("--count", type=click.IntRange(min=1), default=1, s
 
 @click.group()
 def partition() -> None:
-    """Manage the partitions of a topic, over which its messages are distributed.
+    """Manage a topic's partitions, over which its messages are distributed.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--data", metavar="DIR", help="The log's directory; created if missing.  [default: local_data]")
+@click.option("--data", metavar="DIR", help="The log directory; created if missing.  [default: local_data]")
 @click.option("--tcp", metavar="HOST:PORT", help="TCP address; port 0 chooses a free port.  [default: 127.0.0.1:8090]")
 @click.option("--http", metavar="HOST:PORT", help="Address of the HTTP listener.  [default: 127.0.0.1:3000]")
 @click.option("--quic", metavar="HOST:PORT", help="QUIC address, for example 127.0.0.1:8080; off by default.")
@@ -60,7 +60,7 @@ def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> Non
       headstream server --data /var/lib/shop --tcp 127.0.0.1:0 --http 127.0.0.1:0
       IGGY_ROOT_USERNAME=admin IGGY_ROOT_PASSWORD=… headstream server --tcp 0.0.0.0:8090 --http 0.0.0.0:3000
     """
-    gc.disable()  # until the server runs: imports create no garbage, and the collection takes a tenth of the start
+    gc.disable()  # until the server runs: imports create no garbage, and garbage collection takes a tenth of the startup time
     from headstream.server.config.config import load_config
 
     names = {

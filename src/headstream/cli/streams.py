@@ -74,7 +74,7 @@ def create(stream: str, url: str, output: str) -> None:
 
 @stream.command()
 @stream_argument
-@click.option("--name", required=True, type=Checked("name", lambda text: check_name(text, "stream")), help="New, unique name.")
+@click.option("--name", required=True, type=Checked("name", lambda text: check_name(text, "stream")), help="New name (unique).")
 @url_option
 @output_option
 def update(stream: str, name: str, url: str, output: str) -> None:

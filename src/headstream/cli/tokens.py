@@ -16,7 +16,7 @@ _name_argument = click.argument("name")
 
 @click.group()
 def token() -> None:
-    """Manage personal access tokens: your programs log in with a token instead of your password.
+    """Manage personal access tokens: programs log in with a token instead of your password.
 
     \b
     Examples:

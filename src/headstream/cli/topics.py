@@ -166,7 +166,7 @@ def delete(topic: str, yes: bool, url: str, output: str) -> None:
 @url_option
 @output_option
 def purge(topic: str, yes: bool, url: str, output: str) -> None:
-    """Remove all messages of a topic and all its committed offsets, immediately and permanently.
+    """Remove all messages and committed offsets of a topic, immediately and permanently.
 
     \b
     Example:

@@ -6,7 +6,7 @@
     dead_letters/   list, redrive, discard, erase
     admin/          streams, topics, offsets of groups, states; users and tokens of a server
     transports/     transport.py is the interface; remote/ (Iggy's protocol) and kafka/ implement it, the broker does too
-    interception/   the points at which interceptors see messages
+    interception/   the points at which interceptors run
 
 send   Producer.send -> encode, check -> Sending.add | thread: Sending.take -> transport.messages.send -> acknowledge
 poll   transport.messages.poll -> Fetching.feed -> decode -> Consumer -> loop body -> transport.offsets.commit

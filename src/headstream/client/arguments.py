@@ -28,7 +28,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class TopicOptionsInput(TypedDict, total=False):
-    """The options of a topic by name, as in TopicOptions."""
+    """Topic options by name, as in TopicOptions."""
 
     retention_us: int | timedelta | None
     retention_bytes: int | None
@@ -75,7 +75,7 @@ StartInput = PollingStrategy | int | str | datetime | timedelta
 `-1h`), or a PollingStrategy."""
 
 MessageIdInput = int | str | uuid.UUID
-"""A message id: an unsigned 128-bit number or a UUID; for 0, an id is generated."""
+"""A message id: an unsigned 128-bit number or a UUID; 0 generates an id."""
 
 PartitionInput = int | Partitioning | None
 """Target of a message: a partition number from 1 (in Kafka from 0), or a Partitioning; None hashes the key, or rotates
@@ -191,7 +191,7 @@ def committer_of(group: str | None, name: str | None) -> OffsetOwner | None:
 
 
 def state_codes(states: StatesInput) -> frozenset[int] | None:
-    """Return the codes of states, or None for all states; InvalidInputError if a name is unknown or the list is empty."""
+    """Return the state codes, or None for all states; InvalidInputError if a name is unknown or the list is empty."""
     if states is None:
         return None
     if isinstance(states, (str, int)):

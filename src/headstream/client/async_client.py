@@ -2,7 +2,7 @@
 
 An embedded log answers in microseconds, but disk I/O can be slow and consumers block. Calls therefore run in threads: one for the
 client, and one for each producer and consumer. A call whose result is available immediately (space in a batch, a buffered
-message) uses no thread. When a call is cancelled, it ends before the cancellation propagates, so that nothing keeps running in
+message) uses no thread. When a call is cancelled, it ends before the cancellation propagates, so that no work continues in
 the background. If the server does not answer a cancelled call within two seconds, the connection is closed.
 """
 
@@ -74,7 +74,7 @@ class AsyncClient:
         self._client = client
         self._worker = Worker("async client", client.interrupt)
         self._undelivered: dict[tuple[Any, ...], list[ReceivedMessage]] = {}
-        """Messages that cancelled polls have committed, by process and arguments: a forked child has none of its parent's."""
+        """Messages that cancelled polls committed, by process and arguments; a forked child ignores its parent's messages."""
 
     async def open(self) -> None:
         """Connect to the server, if the log is on a server; `async with` and the first call also connect."""
@@ -144,7 +144,7 @@ class AsyncClient:
         return await self._worker.run(self._client.topics, stream)
 
     async def delete_topic(self, name: str | TopicName) -> None:
-        """Delete a topic with its messages and offsets."""
+        """Delete a topic with its messages and committed offsets."""
         await self._worker.run(self._client.delete_topic, name)
 
     async def update_topic(self, name: str | TopicName, **options: Unpack[TopicOptionsInput]) -> Topic:
@@ -252,7 +252,7 @@ class AsyncClient:
     def _poll_kept(
         self, place: tuple[Any, ...], poll: Callable[[], list[ReceivedMessage]], options: PollOptions
     ) -> list[ReceivedMessage]:
-        """Return messages kept from cancelled polls, else poll. Runs in the worker thread, after any cancelled poll has ended."""
+        """Return messages of cancelled polls, else poll. Runs in the worker thread, after any cancelled poll has ended."""
         kept, start = self._undelivered.pop(place, []), options.get("start")
         if not kept or not (start is None or start_of(start).kind is PollingKind.NEXT):
             return poll()
@@ -311,7 +311,7 @@ class AsyncClient:
         return await self._worker.run(self._client.group, topic, name)
 
     async def group_deliveries(self, topic: str | TopicName, group: str) -> GroupDeliveries:
-        """Return the counts of a group's unfinished messages; see Client.group_deliveries()."""
+        """Return a group's counts of unfinished messages; see Client.group_deliveries()."""
         return await self._worker.run(self._client.group_deliveries, topic, group)
 
     async def message_story(self, topic: str | TopicName, group: str, partition: int, offset: int) -> MessageStory:

@@ -273,7 +273,7 @@ class Client:
         return transport.topics.list(None if stream is None else find_stream_name(transport, stream))
 
     def delete_topic(self, name: str | TopicName) -> None:
-        """Delete a topic with its messages and offsets; TopicNotFoundError if it does not exist."""
+        """Delete a topic with its messages and committed offsets; TopicNotFoundError if it does not exist."""
         transport = self._open_transport()
         transport.topics.delete(find_topic_name(transport, name))
 
@@ -395,11 +395,11 @@ class Client:
         Args:
             encode: A serializer, such as serializers.json(), or a function from a value to bytes; the producer then accepts
                 values.
-            linger_ms: How long a message waits for its batch to fill, milliseconds or a timedelta; 0 sends without delay.
+            linger_ms: Maximum time that a message waits for its batch to fill, milliseconds or a timedelta; 0 sends immediately.
             batch_bytes: Size at which a batch is sent immediately, bytes; 1 byte to 64 MiB.
             batch_count: Number of messages at which a batch is sent immediately.
             buffer_bytes: Maximum unacknowledged bytes before send() blocks.
-            delivery_timeout_ms: How long to retry sending a message after lost connections and server restarts, milliseconds or a
+            delivery_timeout_ms: Maximum time to retry a message after lost connections and server restarts, milliseconds or a
                 timedelta, at most an hour. After this time, sending fails with an error that contains the message.
 
         Raises:
@@ -503,7 +503,7 @@ class Client:
                     messages appended later), or a PollingStrategy.
                 states: States to deliver, by default `available`; None delivers all messages.
                 where: A filter of messages by headers and fields, for example `attempt >= 3 AND source IN ('web', 'app')`.
-                on_filter_error: What to do with a message if the filter compares incomparable values, such as a string
+                on_filter_error: Action for a message in which the filter compares incomparable values, such as a string
                     and a number: `skip` (the default), `deliver`, or `raise` HeaderError.
                 timeout_ms: Iteration ends after this time without a message; None waits without limit.
                 session_timeout_ms: A group member that neither polls, commits nor finishes a message for this time loses its
@@ -513,7 +513,7 @@ class Client:
                 dead_letter: Topic for messages that failed in their last attempt; a missing topic is created.
                 mode: `ordered` (the default), or `shared`: the consumers of the group are workers that lease single messages.
                     A group can have more workers than partitions. hs.Retry(order="key") keeps the order per key.
-                lease: With `mode="shared"`: how long a worker holds a message, for example `30s` (the default), before another
+                lease: With `mode="shared"`: time that a worker holds a message, for example `30s` (the default), before another
                     worker receives it.
                 on_assigned, on_revoked: Called with `stream/topic` and the partitions that the consumer starts or stops
                     reading, within the consumer's calls and in their thread.
@@ -565,11 +565,11 @@ class Client:
                 messages of all partitions.
             start: An offset, `first`, `last` (the newest messages), `next` (the consumer's committed offset), a time, an age, or
                 a PollingStrategy. The default is `next` with a consumer, else `first`.
-            count: Maximum number of messages; at most 64 MiB per partition are returned.
+            count: Maximum number of messages; a poll returns at most 64 MiB per partition.
             states: States to return; None returns all messages.
             where: A filter of messages by headers and fields, for example `attempt >= 3 AND source IN ('web', 'app')`; all stored
                 messages are examined until `count` messages match.
-            on_filter_error: What to do with a message that the filter cannot be applied to: `skip`, `deliver` or `raise`.
+            on_filter_error: Action for a message to which the filter cannot be applied: `skip`, `deliver` or `raise`.
             consumer: Name of the polling consumer, or `headstream.core.model.polling.OffsetOwner.group(name)`.
             auto_commit: Whether to commit the returned messages for the consumer immediately.
 
@@ -607,7 +607,7 @@ class Client:
 
         Args:
             topic: `stream/topic` in which to count the segments that the filter skips and reads.
-            on_filter_error: What to do with a message that the filter cannot be applied to.
+            on_filter_error: Action for a message to which the filter cannot be applied.
 
         Raises:
             InvalidInputError: the filter is invalid; the error contains the position in the filter.
@@ -704,7 +704,7 @@ class Client:
         place = check_whole("partition", partition), check_whole("an offset", offset)
         return find_views(transport).message(find_topic_name(transport, topic), group, *place)
 
-    # -- states of messages -------------------------------------------------------------------------------------------
+    # -- message states -----------------------------------------------------------------------------------------------
 
     def set_state(
         self,
@@ -787,7 +787,7 @@ class Client:
         for producer in list(self._producers):
             try:
                 producer.close()
-            except Exception as error:  # Ctrl-C is not caught and leaves the log open: sent messages are flushed at exit
+            except Exception as error:  # Ctrl-C is not caught, and the log stays open: sent messages are flushed at exit
                 errors.append(error)
         self._is_closed = True
         self._close_consumers(errors)  # consumers that another thread has created meanwhile
@@ -800,7 +800,7 @@ class Client:
         with closing():
             for consumer in list(self._consumers):
                 try:
-                    consumer.close(commit=False)  # only the consumer's own `with` knows whether its delivered message is done
+                    consumer.close(commit=False)  # only the consumer's own `with` can tell whether its message is done
                 except Exception as error:
                     errors.append(error)
 

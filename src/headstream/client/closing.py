@@ -30,7 +30,7 @@ def closing() -> Iterator[None]:
 
 @contextmanager
 def unlimited() -> Iterator[None]:
-    """Suspend the limit of closing() while close() calls a function of the user."""
+    """Suspend the limit of closing() while close() calls a user function."""
     token = _until.set(None)
     try:
         yield

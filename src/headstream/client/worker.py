@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 _FIRST_SLICE_MS: Final = 125
 _LAST_SLICE_MS: Final = 1000
 _CANCEL_TIMEOUT_S: Final = 2.0
-"""How long a cancelled call can take before it is interrupted, seconds."""
+"""Time after which a cancelled call is interrupted, seconds."""
 _INTERRUPT_AGAIN_S: Final = 0.25
 """Time between interrupts, seconds, because a call can consist of several requests that each wait for the server."""
 

@@ -1,7 +1,7 @@
 """Typed handlers: functions that are called for the messages of topics. A parameter's type determines its argument.
 
     app.py          App: registers handlers, runs them until it is stopped
-    signature.py    the argument for each parameter of a handler; the decorator raises an error if there is none
+    signature.py    the argument for each handler parameter; the decorator raises an error if there is none
     member.py       one member of a handler's group, which loops over a consumer
 
 message -> consumer (decode, attempts, dead letter) -> Signature.arguments -> the function -> producer -> commit

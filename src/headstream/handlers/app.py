@@ -32,7 +32,7 @@ from headstream.serializers import Decode, Encode
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _CHECK_EVERY_S: Final = 0.02
-"""How often drain() checks for messages that are not committed."""
+"""Interval at which drain() checks for uncommitted messages, seconds."""
 
 
 class App:
@@ -70,8 +70,8 @@ class App:
             produce: Topic to which the return value is sent, with the received message's key, before that message's offset is
                 committed. If the function returns a Message, its key, headers and id are sent unchanged. None is not sent.
             concurrency: Number of group members in this program, which is also the number of partitions processed concurrently.
-            decode: The decoder of payloads; by default chosen by the parameter's annotation.
-            encode: The encoder of results; by default chosen by the annotation of the return value.
+            decode: The payload decoder; by default chosen by the parameter's annotation.
+            encode: The result encoder; by default chosen by the return annotation.
             options: As for Client.consumer(); `group` is required.
 
         Raises:
@@ -230,7 +230,7 @@ class App:
                 self._members.append(member)
                 self._open.push_async_callback(member.consumer.close, commit=False)  # also if a cancellation ends begin()
                 self._tasks.append(await member.begin())
-        if self._is_stopping:  # a signal came while the consumers were opened
+        if self._is_stopping:  # a signal arrived while the consumers were opened
             self.stop()
 
     async def _end(self) -> None:
@@ -239,7 +239,7 @@ class App:
             if self._tasks:
                 await asyncio.wait(self._tasks)
         finally:
-            for task in self._tasks:  # tasks that still run after a cancellation: their messages are delivered again
+            for task in self._tasks:  # tasks that still run after a cancellation: the messages of these tasks are delivered again
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)

@@ -34,7 +34,7 @@ class Handler:
 
 
 class Member:
-    """A loop over a consumer. The producer sends the handler's results; it is None if results are not sent."""
+    """A loop over a consumer. The producer sends the handler's results; None if results are not sent."""
 
     def __init__(self, handler: Handler, log: AsyncClient, producer: AsyncProducer | None) -> None:
         self.handler = handler

@@ -4,7 +4,7 @@ message: hs.ReceivedMessage                      the message; also hs.DecodedMes
 headers: hs.Headers                              the message's headers
 attempt: hs.uint8                                the header `attempt` as a HeaderValue; the header must be a uint8
 attempt: Annotated[int, hs.uint8]                the Python value of the header `attempt`, which must be a uint8
-trace: Annotated[str, hs.string, "trace.id"]     the header `trace.id`, whose name differs from the parameter's
+trace: Annotated[str, hs.string, "trace.id"]     the header `trace.id`, whose name differs from the parameter name
 source: hs.HeaderValue | None = None             the header `source`, of any kind; None if it is missing
 order: Order                                     the decoded payload; at most one parameter
 """
@@ -64,10 +64,10 @@ class Signature:
     """The parameters and the result of a handler.
 
     Args:
-        decode: The user's decoder of payloads; None derives it from the parameter's type.
+        decode: The user's payload decoder; None derives the decoder from the parameter's type.
 
     Attributes:
-        decode: The decoder of payloads; None if no parameter receives a payload.
+        decode: The payload decoder; None if no parameter receives a payload.
 
     Raises:
         InvalidInputError: a parameter cannot be supplied; the message contains the reason and a correct example.
@@ -152,7 +152,7 @@ class Signature:
         return arguments
 
     def make_encoder(self, encode: Any) -> Any:
-        """Return the user's encoder of results, or the encoder of the result's type; InvalidInputError for other types."""
+        """Return the user's result encoder, or the encoder for the result type; InvalidInputError for other types."""
         if encode is not None:
             return encode
         if self._result in (inspect.Signature.empty, type(None)):

@@ -1,10 +1,10 @@
 """Auditing: sender, host and time of each message in typed headers, and one log line per step of a message.
 
-    header                kind     what it is
+    header                kind     meaning
     audit.application     string   the application's name
     audit.host            string   the host's name
     audit.process         int64    the process id
-    audit.time            int64    when send() was called, microseconds since 1970 UTC
+    audit.time            int64    time of the send() call, microseconds since 1970 UTC
     audit.number          int64    message number, from 1 per Auditing object; a gap shows that a message was lost or not stored
 
 A forwarded message gets another set of these headers after the existing headers, so the headers list every step in order.

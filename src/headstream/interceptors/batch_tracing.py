@@ -1,4 +1,4 @@
-"""BatchTracing: OpenTelemetry spans of batches, whose messages belong to different traces.
+"""BatchTracing: OpenTelemetry batch spans; the messages of a batch belong to different traces.
 
     send shop/orders        the span of the sender's Tracing, in the header `traceparent`
       append shop/orders    a server's span in the trace of each message, until the batch is written
@@ -65,7 +65,7 @@ class BatchTracing:
 
         Args:
             contexts: The `traceparent` values of sampled messages. Invalid values and values beyond MAX_LINKS are ignored.
-            start_ns: Time at which the processing began, nanoseconds since 1970 UTC; None is the current time.
+            start_ns: Start time of the processing, nanoseconds since 1970 UTC; None is the current time.
         """
         trace, began_ns = self._trace, time.time_ns() if start_ns is None else start_ns
         parents = [self._propagator.extract({"traceparent": text}) for text in contexts[:MAX_LINKS]]

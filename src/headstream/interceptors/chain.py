@@ -47,7 +47,7 @@ class _Step:
     policy: ErrorPolicy
     dead_letter: str | None
     skips: Callable[[Any], bool] | None
-    """Whether the hook need not be called; None: it is always called."""
+    """Whether the hook need not be called; None: the hook is always called."""
 
 
 class Chain:
@@ -64,9 +64,9 @@ class Chain:
         self._commit = tuple(steps["on_commit"])
         self._bridge = LoopBridge()
         self.skips_send: Callable[[HeadersInput | None], bool] | None = _skips_of(self._send)
-        """Whether a message with these headers can skip send(); None: no message can."""
+        """Whether a message with these headers can skip send(); None: no message can skip it."""
         self.skips_receive: Callable[[Message], bool] | None = _skips_of(self._receive)
-        """Whether a message can skip receive(); None: no message can."""
+        """Whether a message can skip receive(); None: no message can skip it."""
         every = (*self._send, *self._acknowledged, *self._receive, *self._commit)
         self.async_names = sorted({step.name for step in every if inspect.iscoroutinefunction(step.call)})
         """The interceptors with a coroutine function."""
@@ -131,7 +131,7 @@ class Chain:
                 if step.policy is not ErrorPolicy.RAISE:
                     _log.exception("%s of the interceptor %s failed", step.hook, step.name)
                 elif found is None:
-                    found = _explain(step, error, where, "The reported event has happened nevertheless")
+                    found = _explain(step, error, where, "The reported event has occurred nevertheless")
         return found
 
     def _run(self, step: _Step, *arguments: Any) -> Any:

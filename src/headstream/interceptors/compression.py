@@ -1,4 +1,4 @@
-"""Compression of payloads; headers stay readable. The header `hs.compression` names the algorithm, `zlib` or `zstd`."""
+"""Payload compression; headers stay readable. The header `hs.compression` names the algorithm, `zlib` or `zstd`."""
 
 from __future__ import annotations
 

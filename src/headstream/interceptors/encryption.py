@@ -1,6 +1,6 @@
-"""Encryption of payloads with AES-256-GCM; headers stay readable.
+"""Payload encryption with AES-256-GCM; headers stay readable.
 
-    header hs.encryption   {"alg": "A256GCM", "key": <name of the key>, "headers": [<name>, …]}
+    header hs.encryption   {"alg": "A256GCM", "key": <key name>, "headers": [<name>, …]}
     payload                nonce (12 bytes) | ciphertext | tag (16 bytes)
 
 The payload, the message's key, the header hs.encryption and the headers that it lists are authenticated, so a change of any of
@@ -88,7 +88,7 @@ class Encryption(Interceptor):
             current, authenticate = found["current"], found.get("authenticate", [])
         except (OSError, ValueError, KeyError, AttributeError, TypeError, binascii.Error) as error:
             raise InvalidOptionError(
-                f"cannot load the key file: {type(error).__name__}",  # never the file's text, which can contain key bytes
+                f"cannot load the key file: {type(error).__name__}",  # never the file content, which can contain key bytes
                 where=str(key_file),
                 advice='Write {"current": "a", "keys": {"a": "<32 bytes in base64>"}}',
             ) from None
@@ -99,7 +99,7 @@ class Encryption(Interceptor):
         if message.payload is None:
             return message
         if ENCRYPTION_HEADER in message.headers:
-            raise InvalidInputError(f"the message already has a header {ENCRYPTION_HEADER}", advice="Send a message without it")
+            raise InvalidInputError(f"the message already has a header {ENCRYPTION_HEADER}", advice="Remove this header")
         nonce = os.urandom(_NONCE_BYTES)
         bound = _bound_bytes(self._header, message, self._names)
         payload = nonce + self._ciphers[self._current or ""].encrypt(nonce, message.payload, bound)

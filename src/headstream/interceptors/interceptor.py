@@ -13,7 +13,7 @@ from headstream.errors import InvalidOptionError
 
 HOOKS: Final = ("on_send", "on_acknowledged", "on_receive", "on_commit")
 SKIPS: Final = {"on_send": "skips_send", "on_receive": "skips_receive"}
-"""Hooks, and the methods that return whether one need not be called."""
+"""Hooks, and the methods that return whether a hook need not be called."""
 
 
 class ErrorPolicy(enum.StrEnum):
@@ -60,7 +60,7 @@ class Interceptor:
 
         Args:
             message: The message as sent, after all interceptors, with its partition and, if stored, offset and timestamp.
-            error: Why the message is not stored, or None.
+            error: The reason why the message is not stored, or None.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""Metrics: counts of a client's sent, received and committed messages per topic, for Prometheus and over OTLP."""
+"""Metrics: a client's counts of sent, received and committed messages per topic, for Prometheus and over OTLP."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class _Counts:
 
 _COUNTERS: Final = (
     ("sent_messages", "sent", "Messages sent and stored."),
-    ("sent_bytes", "sent_bytes", "Size of the payloads sent."),
+    ("sent_bytes", "sent_bytes", "Payload bytes sent."),
     ("failed_messages", "failed", "Messages that were not stored, or whose outcome is unknown."),
     ("received_messages", "received", "Messages received."),
-    ("received_bytes", "received_bytes", "Size of the payloads received."),
+    ("received_bytes", "received_bytes", "Payload bytes received."),
     ("commits", "commits", "Offset commits."),
 )
 

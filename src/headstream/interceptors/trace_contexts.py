@@ -9,7 +9,7 @@ from headstream.core.codec.buffer import BytesLike
 from headstream.errors import MissingExtraError
 
 MAX_CONTEXTS: Final = 128
-"""Maximum number of contexts of one batch; a span cannot have more links."""
+"""Maximum number of contexts per batch; a span cannot have more links."""
 
 _PATTERN: Final = re.compile(rb"traceparent.{5}([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f][13579bdf])", re.DOTALL)
 """The header's name, the kind and length of its value, and the value, whose last bit is set if the trace is sampled."""

@@ -70,7 +70,7 @@ class Tracing(Interceptor):
             raise InvalidOptionError(f"rate must be 0 to 1, not {rate!r}", advice="Use 0.01 for one message in a hundred")
         self._rate = rate
         self._untraced = 0 if rate is None else _draw_gap(rate)
-        """Number of messages outside of any trace that are sent before a message begins a trace; threads may miscount by one."""
+        """Number of messages outside of any trace to send before a message begins a trace; threads may miscount by one."""
 
     def skips_send(self, headers: HeadersInput | None) -> bool:
         """Return whether a message with these headers gets no span and no header."""

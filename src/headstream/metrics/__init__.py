@@ -1,1 +1,1 @@
-"""Metrics: exports families of prometheus_client as text, to a file for a collector, and over OTLP."""
+"""Metrics: exports prometheus_client families as text, to a file for a collector, and over OTLP."""

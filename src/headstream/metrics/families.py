@@ -16,11 +16,11 @@ MOST_SERIES: Final = 1000
 """Maximum number of topics, tables or groups with their own series in a metric."""
 
 Series: TypeAlias = tuple[tuple[str, ...], float]
-"""Values of the labels, and the value."""
+"""The label values, and the value."""
 
 
 class Families:
-    """A collector that returns given families."""
+    """A collector that returns the given families."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = list(families)
@@ -50,7 +50,7 @@ def write_metrics_file(path: Path, families: Iterable[Metric]) -> None:
 def limit_series(
     series: Sequence[Series], others: tuple[str, ...], combine: Callable[[Iterable[float]], float] = sum
 ) -> Sequence[Series]:
-    """Return at most MOST_SERIES series and one series for all remaining values, because many series slow collectors down.
+    """Return at most MOST_SERIES series, and one series for all remaining values, because many series slow down collectors.
 
     Args:
         series: All series, beginning with the series to keep. For counters the order must be stable, because a collector

@@ -1,4 +1,4 @@
-"""Metrics over OTLP: families of prometheus_client, converted and sent to a collector by OpenTelemetry's exporter.
+"""Metrics over OTLP: prometheus_client families, converted and sent to a collector by OpenTelemetry's exporter.
 
 The conversion follows OpenTelemetry's document on Prometheus compatibility: counters are monotonic cumulative sums, and names are
 unchanged, so a collector that exports to Prometheus produces the same series. The unit is derived from the name.
@@ -50,7 +50,7 @@ _UNITS: Final = {"seconds": "s", "bytes": "By", "percent": "%"}
 class OtlpPush:
     """Sends metrics to a collector every OTEL_METRIC_EXPORT_INTERVAL (milliseconds; default 60000), and when it is closed.
 
-    If the collector does not answer, one line is logged; its next answer is logged as well.
+    If the collector does not answer, one line is logged; the next answer is logged too.
 
     Args:
         service: Default name of the service; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override it.
@@ -123,7 +123,7 @@ def convert(families: Iterable[Metric], start_ns: int, now_ns: int) -> Iterator[
 
 
 def _histogram_points(family: Metric, start_ns: int, now_ns: int) -> list[HistogramDataPoint]:
-    """Return one point per set of labels, with separate counts per bucket; Prometheus' buckets are cumulative."""
+    """Return one point per label set, with separate counts per bucket; Prometheus' buckets are cumulative."""
     below: dict[tuple[tuple[str, str], ...], list[tuple[float, float]]] = {}
     sums: dict[tuple[tuple[str, str], ...], float] = {}
     for sample in family.samples:

@@ -14,7 +14,7 @@ _COUNTERS: Final = (
     ("copied_messages", "copied", "Messages sent to the destination."),
     ("found_messages", "found", "Messages that an earlier run had already copied."),
     ("looped_messages", "looped", "Messages skipped because they originate in the destination."),
-    ("missed_offsets", "missed", "Offsets that the source had dropped before they were read."),
+    ("missed_offsets", "missed", "Offsets that the source had dropped before the mirror read them."),
     ("copied_bytes", "bytes", "Payload and key bytes sent."),
 )
 

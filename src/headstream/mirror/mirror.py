@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 _POLL_COUNT: Final = 1000
 _IDLE_S: Final = 0.1
-"""How long to wait for messages if no topic has new messages."""
+"""Wait if no topic has new messages, seconds."""
 _CHECK_EVERY_S: Final = 5.0
-"""How often patterns are matched against the source's topics, and lag is measured."""
+"""Interval at which patterns are matched against the source's topics and lag is measured, seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

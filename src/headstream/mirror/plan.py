@@ -41,7 +41,7 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class MirrorPlan:
-    """The plan of a mirror: the plan of each topic, in order of name, and the differences that apply to every topic."""
+    """The plan of a mirror: one plan per topic, in order of name, and the differences that apply to every topic."""
 
     topics: tuple[TopicPlan, ...]
     differences: tuple[str, ...] = _ALWAYS

@@ -79,7 +79,7 @@ class TargetTopic:
         like: The first source topic that is copied to this topic; determines the options of a new topic.
         committer: The name under which the mirror commits offsets.
         from_first: Whether to read back the entire topic, because the source has no committed offsets of the mirror.
-        has_state: Returns whether a message of the source is in a state other than available.
+        has_state: Returns whether a source message is in a state other than available.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class TargetTopic:
         self._producer: ForwardingProducer = target.forwarding_producer(name, linger_ms=_LINGER_MS)
 
     def _read_back(self, *, from_first: bool) -> None:
-        """Record which messages of the source already exist in the topic."""
+        """Record the source messages that already exist in the topic."""
         if from_first:
             for number in self._numbers:
                 self._marks.seek(number, "first")
@@ -123,7 +123,7 @@ class TargetTopic:
                         self._places[hop] = message.partition, message.offset
 
     def has(self, hop: Hop) -> bool:
-        """Return whether a message of the source already exists in the topic."""
+        """Return whether a source message already exists in the topic."""
         runs = self._there.get((hop.topic, hop.partition, hop.generation))
         return runs is not None and hop.offset in runs
 

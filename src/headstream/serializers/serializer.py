@@ -57,7 +57,7 @@ def explain_failure(error: Exception, action: str, name: str, *, where: str, adv
 
     Args:
         action: `encoded` or `decoded`.
-        where: The topic; for a received message also partition and offset.
+        where: The topic; for a received message, also the partition and offset.
     """
     what = error.what if isinstance(error, HeadstreamError) else f"{type(error).__name__}: {error}"
     found = SerializerError(f"the value cannot be {action} by {name}: {what[:_SHOWN_CHARACTERS]}", where=where, advice=advice)

@@ -55,7 +55,7 @@ CURRENT_CONFIG: Final = "current_config.toml"
 """File with the effective settings and the bound addresses, for programs that use port 0."""
 
 _CONNECTIONS_SHARE: Final = 4
-"""The fraction 1/n of the open-file limit for the connections of one listener; two listeners leave half to the log."""
+"""One listener can use 1/n of the open-file limit for connections; two listeners leave half to the log."""
 
 _SECRET_NAME: Final = "access_tokens.key"
 _SECRET_BYTES: Final = 64
@@ -252,10 +252,10 @@ class ServerApp:
 
     @staticmethod
     def _limit_of_connections(wanted: int, transport: str) -> int:
-        """Return the connection limit of one listener; a part of the open files is reserved for the log."""
+        """Return the connection limit of one listener; some of the open files are reserved for the log."""
         most = min(wanted, max_open_files() // _CONNECTIONS_SHARE)
         if most < wanted:
-            note(logging.INFO, "limit of connections lowered", most=most, wanted=wanted, transport=transport)
+            note(logging.INFO, "connection limit lowered", most=most, wanted=wanted, transport=transport)
         return most
 
     def _remove_if_fresh(self) -> None:
@@ -345,7 +345,7 @@ class ServerApp:
         if self._config.data is None:
             return None
         path = Path(self._config.data) / self._config.runtime
-        path.mkdir(0o700, exist_ok=True)  # contains the secret of tokens: no access for the group
+        path.mkdir(0o700, exist_ok=True)  # contains the token secret: no access for the group
         return path
 
     def _write_current_config(self) -> None:

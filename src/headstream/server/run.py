@@ -25,8 +25,8 @@ _SAME_S: Final = 0.5
 """A repeated signal within this time, seconds, is ignored, because a signal to a process group can arrive twice."""
 
 _SWITCH_S: Final = 0.0003
-"""How long a busy thread can hold the GIL while the event loop waits, as after each write to a file, seconds. With Python's
-default of 5 ms, one client that lists many topics in a loop reduces other clients' sends to a sixth; now, to two fifths."""
+"""Maximum time that a busy thread holds the GIL while the event loop waits, as after each file write, seconds. With Python's
+default of 5 ms, one client that lists many topics in a loop reduces other clients' send rate to a sixth; now, to two fifths."""
 
 
 def run(config: ServerConfig, on_ready: Callable[[ServerApp], None], pipelines: PipelineReports | None = None) -> None:
@@ -52,7 +52,7 @@ async def _serve(config: ServerConfig, on_ready: Callable[[ServerApp], None], pi
             again_s = loop.time() + _SAME_S
             is_over.set()
         elif loop.time() > again_s:
-            note(logging.WARNING, "exiting at once", signal=number.name)
+            note(logging.WARNING, "exiting immediately", signal=number.name)
             os._exit(128 + number)
 
     for number in _SIGNALS:

@@ -47,9 +47,9 @@ def header(col: Column | str, key: str, type: str, shape: Literal["variant", "ma
     """Return the last value of a header; null if the header is missing or does not fit the type.
 
     Args:
-        col: A column of headers.
-        type: Spark type of the value, for example `int`.
-        shape: The column's shape. `variant` and `map` are read by Spark's own expressions; `other` is an array (of the source or
+        col: Headers in the given `shape`.
+        type: Spark type of the returned value, for example `int`.
+        shape: The shape of `col`. `variant` and `map` are read by Spark's own expressions; `other` is an array (of the source or
             of Kafka) or binary, and is read by an Arrow function.
     """
     from pyspark.sql import functions as sf
@@ -94,7 +94,7 @@ def headers_encode(col: Column | str) -> Column:
 
 
 def message_decode(col: Column | str, dialect: str) -> Column:
-    """Return the messages in a BINARY column as an array of structs with the source's columns, which explode() turns into rows.
+    """Return the messages in a BINARY column as an array of structs with the source's columns, for explode().
 
     Args:
         col: BINARY; the result for null is null.

@@ -99,8 +99,8 @@ class DebeziumEngine(TemporaryServer):
     Args:
         source: A running database with `wal_level` logical.
         kafka: Host and port of Headstream's Kafka listener; the engine logs in as the root user with the default password.
-        settings: Additional settings of the connector; names of producer settings begin with `producer.`.
-        start_seconds: Timeout of a start and of flush(), seconds.
+        settings: Additional connector settings; the names of producer settings begin with `producer.`.
+        start_seconds: Timeout of start() and flush(), seconds.
     """
 
     _jars: ClassVar[JarSet] = DEBEZIUM

@@ -1,4 +1,4 @@
-"""Simulated deliveries of a source's messages: reordered, repeated, delayed or split into batches.
+"""Simulated deliveries of source messages: reordered, repeated, delayed or split into batches.
 
 All functions are pure: the result depends only on the arguments. Only `delay` reads the messages. The functions can be
 combined: `split(repeat(shuffle(messages, seed=1), seed=2, fraction=0.1), 7, seed=3)`.
@@ -33,7 +33,7 @@ def shuffle(messages: Iterable[_Item], *, seed: int, window: int | None = None) 
         return items
     if window < 0:
         raise InvalidInputError(f"window must be at least 0, or None for any order, not {window}")
-    # Two messages change places only if their random shifts differ by more than their distance.
+    # Two messages are swapped only if their random shifts differ by more than their distance.
     places = [place + random.random() * (window + 1) for place in range(len(items))]
     return [items[place] for place in sorted(range(len(items)), key=places.__getitem__)]
 

@@ -50,7 +50,7 @@ class KafkaBroker(TemporaryServer):
         properties: Broker settings that override the test defaults, such as {"message.max.bytes": "10485760"}.
         partitions: Partition count of automatically created topics.
         heap_mb: Maximum Java heap, MiB.
-        start_seconds: Timeout of a start, seconds.
+        start_seconds: Start timeout, seconds.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
     with KafkaCluster() as cluster:
         cluster.url                     # kafka://127.0.0.1:43121,127.0.0.1:43125,127.0.0.1:43129
-        cluster.brokers[0].kill()       # the broker with node.id 1; its start() continues with its data
+        cluster.brokers[0].kill()       # the broker with node.id 1; start() continues with the broker's data
 
 Topics have a replica on each broker, and a write requires two in-sync replicas. Requirements are as for KafkaBroker.
 """
@@ -49,7 +49,7 @@ class KafkaCluster:
 
     Args:
         count: Number of brokers, 3 or more.
-        start_seconds: Timeout of a broker's start, seconds.
+        start_seconds: Start timeout of a broker, seconds.
     """
 
     def __init__(self, count: int = 3, *, start_seconds: float = 120) -> None:

@@ -31,7 +31,7 @@ from headstream.errors import EnvironmentSetupError, InvalidInputError
 from headstream.testing.temporary_server import HOST, TemporaryServer, find_free_ports
 
 _NAME: Final = "headstream"
-"""Name of the superuser and of the database."""
+"""Name of the superuser and the database."""
 _PROGRAMS: Final = ("initdb", "postgres", "psql")
 _DEBIAN: Final = Path("/usr/lib/postgresql")
 _DROP_ROOT: Final = (
@@ -43,7 +43,7 @@ _DEFAULTS: Final = {
     "unix_socket_directories": "",
     # A killed server loses no data that the operating system has received, so syncing to disk is unnecessary.
     "fsync": "off",
-    # In the data directory, and so removed with it.
+    # In the data directory, so the file is removed with the directory.
     "dynamic_shared_memory_type": "mmap",
     "max_wal_size": "256MB",
     "timezone": "UTC",
@@ -54,10 +54,10 @@ class PostgresServer(TemporaryServer):
     """A PostgreSQL server that has one database, and runs from start() to stop() or within a `with` statement.
 
     Args:
-        directory: Parent of the server's directory, which stop() removes; by default the directory of temporary files. If this
+        directory: Parent of the server's directory, which stop() removes; by default the system's temporary directory. If this
             process runs as root, the server runs as the user `postgres` or `nobody`, which must have access to the directory.
-        settings: Settings of the server that override the test defaults, such as {"wal_level": "logical"}.
-        start_seconds: Timeout of a start, seconds.
+        settings: Server settings that override the test defaults, such as {"wal_level": "logical"}.
+        start_seconds: Start timeout, seconds.
     """
 
     _ending = "SIGQUIT"
@@ -134,7 +134,7 @@ class PostgresServer(TemporaryServer):
 
         with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
             server = psutil.Process(int(_pid_file(directory).read_text().split("\n", 1)[0]))
-            server.suspend()  # it starts no further processes
+            server.suspend()  # the program starts no further processes
             for process in (*server.children(recursive=True), server):
                 process.kill()
 

@@ -21,7 +21,7 @@ import sys
 from typing import Final
 
 _CHECK_SECONDS: Final = 0.2
-"""Interval of checks whether the parent runs, because a pipe that a forked process has inherited does not close."""
+"""Interval of checks whether the parent runs, because a pipe does not close while a forked process has inherited it."""
 _STOP_SECONDS: Final = 20
 _END_SECONDS: Final = 10
 """Time after which a program that ignores the signal is killed."""
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
 def end(guard: subprocess.Popen[bytes], word: bytes) -> None:
     """End a running guard and its program; the word `keep` retains the folder, an empty word removes the folder."""
     assert guard.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it has exited
+    with contextlib.suppress(BrokenPipeError):  # the guard has exited
         guard.stdin.write(word)
         guard.stdin.close()
     try:

@@ -57,7 +57,7 @@ class CaptureOptions:
         partial_images: Updates carry their key, the changed columns and some further columns (never an unchanged large object).
             All other columns are null and not in the column mask. A key update still carries the complete row, unless
             `partial_key_changes` is set.
-        partial_key_changes: Key updates are also partial: the other columns are known only from changes under the old key.
+        partial_key_changes: Key updates are also partial: the values of the other columns are only in changes under the old key.
         before_images: Whether all updates carry beforeData; if False, only key updates carry it.
         deletes_in: The section that contains the deleted row, `data` or `beforeData`; the other section is null.
         deleted_columns: Whether a deleted row has all columns, or only its key.
@@ -181,7 +181,7 @@ class _CapturedVersion:
         self._refreshed = _REFRESHED if options.refresh_times else ""
         self._options = options
         self._metadata = table_metadata(table, version, seed=seed, options=options)
-        self._random = Random(f"{seed} {table.qualified_name} {version}")  # separate: it selects columns of partial images
+        self._random = Random(f"{seed} {table.qualified_name} {version}")  # selects the columns of partial images
         columns = table.versions[version]
         self._keys = table.key_columns
         self._lobs = frozenset(column.name for column in columns if column.type in LOB_TYPES)
@@ -189,7 +189,7 @@ class _CapturedVersion:
         self._change_bits = sum(bit for name, bit in self._bits.items() if name not in self._lobs)
         self._key_bits = sum(self._bits[name] for name in self._keys)
         self._mask_bytes = (len(columns) + 7) // 8
-        # JSON encodes masks as hex digits itself, from little-endian bytes.
+        # The JSON encoder converts masks to hex digits, from little-endian bytes.
         self._mask_order: Literal["little", "big"] = "little" if table.form == "json" else options.mask_order
         self._whole_mask = self._mask(sum(self._bits.values()))
         self._insert_mask = self._mask(self._change_bits)

@@ -229,7 +229,7 @@ def _plan_alterations(states: Sequence[_TableState], transactions: int) -> dict[
     return plan
 
 
-# The share of each kind of change; the rest are updates.
+# The share of each kind of change; all other changes are updates.
 _INSERTS: Final = 0.20
 _DELETES: Final = 0.10
 _REPLACEMENTS: Final = 0.03

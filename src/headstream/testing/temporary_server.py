@@ -30,7 +30,7 @@ _PORTS: Final = (15_000, 32_000)
 _PORT_ATTEMPTS: Final = 20
 CHECK_SECONDS: Final = 0.05
 _WHOLE_LOG: Final = 100_000
-"""Maximum number of lines of a log."""
+"""Maximum number of log lines."""
 _LOG_NAME: Final = "server.log"
 
 
@@ -41,8 +41,8 @@ class TemporaryServer:
 
     Args:
         title: The program's name in errors, for example `Kafka broker`.
-        parent: Directory in which the program's directory is created; None for the directory of temporary files.
-        start_seconds: Timeout of a start, seconds.
+        parent: Directory in which the program's directory is created; None for the system's temporary directory.
+        start_seconds: Start timeout, seconds.
     """
 
     _ending = "SIGKILL"
@@ -156,7 +156,7 @@ class TemporaryServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd="/",  # another user may be unable to reach the directory of this process
-                start_new_session=True,  # Ctrl-C goes to the tests, which then stop it
+                start_new_session=True,  # Ctrl-C is sent to the tests, which then stop the program
             )
         end = time.monotonic() + self._start_seconds
         while time.monotonic() < end:

@@ -86,7 +86,7 @@ def test_server_warns_of_plain_tcp_and_of_the_default_password_when_other_machin
     wanted = wanted if is_allowed else [(plain, "tcp"), (plain, "kafka")]
     records = [each for each in caplog.records if each.name == "headstream.server"]  # not that of a new QUIC certificate
     found = [(each.message, each.__dict__["fields"].get("transport")) for each in records]
-    assert [each for each in found if each[0] != "limit of connections lowered"] == wanted
+    assert [each for each in found if each[0] != "connection limit lowered"] == wanted
 
 
 def test_a_form_of_a_web_page_ends_the_connection_when_it_comes_to_another_protocols_port() -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headstream.client.client import Client
     from headstream.client.producer.producer import Producer
 
-# The requirements of a file's messages on the missing topics that an import creates.
+# Determines the options of the missing topics that an import creates, from the messages of the file.
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class TopicNeeds:
     is_wide: bool = False
 
     def count_partitions(self, first: int) -> int:
-        """Return the number of partitions that the topic needs, at least 1; its first partition has the number `first`."""
+        """Return the number of partitions that the topic needs, at least 1; the first partition has the number `first`."""
         return 1 if self.highest is None else max(self.highest - first + 1, 1)
 
 

@@ -23,7 +23,7 @@ from headstream.errors import InvalidInputError, StorageError
 
 _FORMAT: Final = 1
 _DIGESTED_BYTES: Final = 1 << 16
-"""Number of bytes before the position that are hashed: enough to recognize the file, but fast to read."""
+"""Number of bytes before the position that are hashed: enough to recognize the file, and fast to read."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class ImportProgress:
     """The progress of an import.
 
     Args:
-        import_id: The import's id, from which ids of messages are derived.
+        import_id: The import's id, from which message ids are derived.
         log: The identity of the target log.
         byte_position: Position of the next line.
         lines: Number of lines before the position.

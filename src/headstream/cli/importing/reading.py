@@ -20,7 +20,7 @@ class Line:
     """One line of a file.
 
     Args:
-        number: From 1.
+        number: Line number, from 1.
         message: The message, which has a topic; None for a blank or bad line.
         fault: Why the line is bad, or None.
     """

@@ -18,7 +18,7 @@ from headstream.core.model.header_values import HeaderValue
 from headstream.errors import DecodeError
 
 _SHOWN: Final = 60
-"""Maximum number of characters that are shown for a field of bytes."""
+"""Maximum number of characters shown of a bytes field."""
 
 
 class ShownField(NamedTuple):

@@ -1,4 +1,4 @@
-"""Walk functions for a segment's index (log/segments/layout.py), Iggy's JSON, and lines of export."""
+"""Walk functions for a segment's index (log/segments/layout.py), Iggy's JSON, and export lines."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def walk_json(reader: FieldReader) -> None:
 
 
 def walk_lines(reader: FieldReader) -> None:
-    """Read lines of export."""
+    """Read export lines."""
     if not reader.data.lstrip().startswith(b"{"):
         raise DecodeError("the first line is not a JSON object", 0)
     at = 0

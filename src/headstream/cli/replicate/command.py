@@ -128,17 +128,17 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @click.option("--metrics", type=StorablePlace(directory=False), help="Write metrics to this file or URI (OpenMetrics).")
 @click.option("--metrics-otlp", is_flag=True, help="Send metrics to the OpenTelemetry collector at OTEL_EXPORTER_OTLP_ENDPOINT.")
 @click.option(
-    "--tracing", is_flag=True, help="Record OpenTelemetry spans of micro-batches and merges, linked to the spans of messages."
+    "--tracing", is_flag=True, help="Record OpenTelemetry spans of micro-batches and merges, linked to the message spans."
 )
-@click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
-@click.option("--max-parked-bytes", type=_SIZE, help="Maximum size of waiting messages.  [default: 20GiB]")
+@click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of parked messages.  [default: 10 million]")
+@click.option("--max-parked-bytes", type=_SIZE, help="Maximum total size of parked messages.  [default: 20GiB]")
 @click.option(
     "--max-parked-age", "max_parked_age_us", type=DURATION, help="Waiting time after which a warning is logged.  [default: 1d]"
 )
 @click.option(
     "--max-dead-rate",
     type=click.FloatRange(0, 1),
-    help="Stop a table whose share of dead letters exceeds this number (0 to 1).  [default: 0.1]",
+    help="Stop a table if the share of its messages that become dead letters exceeds this number (0 to 1).  [default: 0.1]",
 )
 @click.option(
     "--catalog",
@@ -170,7 +170,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     type=SPARK_SETTING,
     multiple=True,
     metavar="NAME=VALUE",
-    help="Setting of the Spark session, NAME=VALUE; repeatable.",
+    help="Spark setting, NAME=VALUE; repeatable.",
 )
 @click.option(
     "--mask-order",
@@ -290,7 +290,7 @@ def _show_log() -> None:
 
 
 def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
-    """Make the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program; return the list of received signals.
+    """Make the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program. Return the list of received signals.
 
     Call this after the session has started, because Spark installs a signal handler. Later signals are appended to the list.
     """

@@ -37,12 +37,12 @@ _MOST_CHARACTERS: Final = 200
     metavar="URL",
     help="URL of the source: postgresql://user:password@host/database, mariadb://…, or jdbc:…",
 )
-@config_option("The pipeline's TOML file, with tables, checkpoint, and the settings of the tables.")
+@config_option("The pipeline's TOML file, with the table directory, checkpoint and table settings.")
 @click.option("--tables", type=StorablePlace(is_table=True), help="Directory or URI of the Delta tables; overrides --config.")
 @click.option("--checkpoint", type=StorablePlace(exists=True), help="Directory or URI of the checkpoint; overrides --config.")
 @click.option("--table", "chosen", multiple=True, metavar="SCHEMA.TABLE", help="Compare only this target table; repeatable.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=1000, show_default=True, help="Maximum differing rows to report per table."
+    "--limit", type=click.IntRange(1), default=1000, show_default=True, help="Maximum number of differing rows per table."
 )
 @click.option(
     "--connections",
@@ -85,7 +85,7 @@ def compare(
 ) -> None:
     """Compare the tables of the source database with the tables of a pipeline, using Spark; the pipeline can be running.
 
-    Rows that differ are read again after the pipeline has passed the time of the first read, so that late rows are not
+    Rows that differ are read again after the pipeline has passed the time of the first read, so late rows are not
     reported. For type 2 tables, the current rows are compared. Exit code: 0 equal, 1 different, 2 misuse.
 
     \b
@@ -135,7 +135,7 @@ def compare(
 def _find_pipeline(
     context: click.Context, config_file: Path | None, tables: Place | None, checkpoint: Place | None
 ) -> tuple[tuple[Place, Place], TableRules, dict[str, str]]:
-    """Return the locations of the tables and the checkpoint, the settings of the tables, and Spark's settings."""
+    """Return the locations of the tables and the checkpoint, the table settings, and the Spark settings."""
     from headstream.replicate.settings.config_file import load_config
     from headstream.replicate.settings.table_settings import TableRules
 
@@ -149,7 +149,7 @@ def _find_pipeline(
 
 
 def _repair(checkpoint: Place, repairs: Iterable[Compared], rows: list[dict[str, Any]], *, yes: bool) -> None:
-    """Request that the pipeline apply the rows of the source."""
+    """Request that the pipeline apply the source's rows."""
     from headstream.replicate.compare.repair import describe_repair
 
     for compared in repairs:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headstream.replicate.codec import TableMetadata
 
 _LINE_MEMBERS: Final = frozenset(("payload", "topic", "partition", "offset", "checksum"))
-"""An object with at least two of these members is a line of export; a Replicate message does not have these members."""
+"""An object with at least two of these members is an export line; a Replicate message does not have these members."""
 _COLUMNS: Final = ("ordinal", "name", "type", "length", "precision", "scale", "primary_key_position", "nullable", "table_type")
 _PARKED: Final = frozenset(("columns", "lineage", "data", "before", "fault", "note", "envelope_headers", "where"))
 

@@ -1,4 +1,4 @@
-"""`headstream replicate status|schemas|parked|redrive|reload`: reads a pipeline's state and sends requests to it."""
+"""`headstream replicate status|schemas|parked|redrive|reload`: reads a pipeline's state and sends requests to the pipeline."""
 
 from __future__ import annotations
 
@@ -57,10 +57,8 @@ def _selection_options(function: _Function) -> _Function:
             click.option("--reason", metavar="TEXT", help="Only messages whose reason contains this text."),
             click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Only messages of one target table."),
             click.option("--schema-id", metavar="ID", help="Only messages with this schema id."),
-            click.option(
-                "--since", "since_us", type=_TIME, metavar="TIME", help="Only messages set aside at or after this time."
-            ),
-            click.option("--until", "until_us", type=_TIME, metavar="TIME", help="Only messages set aside before this time."),
+            click.option("--since", "since_us", type=_TIME, metavar="TIME", help="Only messages recorded at or after this time."),
+            click.option("--until", "until_us", type=_TIME, metavar="TIME", help="Only messages recorded before this time."),
         )
     ):
         function = option(function)
@@ -72,7 +70,7 @@ def _selection_options(function: _Function) -> _Function:
 @click.option("--watch", is_flag=True, help="Refresh the status every second, until Ctrl-C.")
 @output_option
 def status(checkpoint: Place, watch: bool, output: str) -> None:
-    """Show a pipeline's status: totals, waiting messages, failing tables, lag.
+    """Show a pipeline's status: totals, parked messages, failing tables, lag.
 
     The command only reads, and can be used while the pipeline runs.
 
@@ -156,7 +154,7 @@ def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
     show_default=True,
     help="Source of the messages: dead letters, delayed topic, or both.",
 )
-@click.option("--dry-run", is_flag=True, help="Show the selected messages without redriving them.")
+@click.option("--dry-run", is_flag=True, help="Show the selected messages, and redrive nothing.")
 @output_option
 def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen: Any) -> None:
     """Redrive dead letters or delayed messages: they are decoded and applied like new messages, exactly once.
@@ -178,7 +176,7 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
         print_objects(rows, _PARKED_COLUMNS, output)
         return
     if not rows:
-        raise InvalidInputError("no message that was set aside matches the options", advice="See `replicate parked --dead`")
+        raise InvalidInputError("no parked message or dead letter matches the options", advice="See `replicate parked --dead`")
     number = ask_pipeline(checkpoint, "redrive", selection.to_document())
     print_object({"request": number, "messages": sum(row["messages"] for row in rows)}, output)
 

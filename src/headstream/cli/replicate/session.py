@@ -37,8 +37,8 @@ def open_session(
     """Yield a Spark session and stop it afterwards. If Spark has already stopped, an error of the body is still raised.
 
     Args:
-        places: Where the session reads and writes tables; determines which jars of object stores are loaded.
-        is_brief: Whether the session runs at most hundreds of micro-batches, of which Java processes no rows. Java's second
+        places: Where the session reads and writes tables; determines which object-store jars are loaded.
+        is_brief: Whether the session runs at most hundreds of micro-batches, in which Java processes no rows. Java's second
             compiler (C2) would then take more time than it saves.
     """
     from headstream.replicate.storage.places import StorePlace

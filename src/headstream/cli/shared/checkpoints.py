@@ -147,7 +147,7 @@ def explain_by(reports: Sequence[PipelineReport]) -> Callable[[bytes], dict[str,
 
     def find(schema_id: str) -> TableMetadata | None:
         for report in reports:
-            with suppress(HeadstreamError, OSError):  # a store that cannot be read is reported on the page of pipelines
+            with suppress(HeadstreamError, OSError):  # the pipelines page reports a store that cannot be read
                 found = report.find_schema(schema_id)
                 if found is not None:
                     return found

@@ -26,7 +26,7 @@ def describe_loss(messages: int, size_bytes: int) -> str:
 
 
 def confirm(action: str, *, yes: bool) -> None:
-    """Return if the user or --yes confirms; otherwise end the program with exit code 1.
+    """Return if the user or --yes confirms the action; otherwise end the program with exit code 1.
 
     Args:
         action: For example `Delete topic shop/orders with 5 messages (1.2 kB)`.

@@ -30,7 +30,7 @@ class Context:
     Args:
         url: The URL without credentials.
         password: The password; None if commands ask for it.
-        token: A personal access token in place of user name and password, or None.
+        token: A personal access token instead of user name and password, or None.
     """
 
     url: str

@@ -32,8 +32,8 @@ class FilterInput(NamedTuple):
     """The filter options of a command.
 
     Args:
-        on_error: What to do with a message to which the filter cannot be applied.
-        explains: Whether only to show how the filter is evaluated.
+        on_error: Action for a message to which the filter cannot be applied.
+        explains: Whether the command only shows how the filter is evaluated.
         states: The states of the messages to filter; None for all states.
     """
 
@@ -79,7 +79,7 @@ def filter_options(function: _Function) -> _Function:
         type=click.Choice([each.value for each in OnFilterError]),
         default=OnFilterError.SKIP.value,
         show_default=True,
-        help="What to do with a message that the filter cannot be applied to, for example if it compares a number with a string.",
+        help="Action for a message to which the filter cannot be applied, for example if it compares a number with a string.",
     )
     @click.option("--explain", is_flag=True, help="Show how and where the filter is evaluated, and do nothing else.")
     @functools.wraps(function)

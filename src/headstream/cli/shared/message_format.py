@@ -1,4 +1,4 @@
-"""--format: prints each message with a template, as kcat does.
+"""--format: prints each message by a template, like kcat.
 
     %t topic   %p partition   %o offset   %T time, microseconds since 1970 UTC   %d time, ISO 8601   %i id   %S state
     %k key     %s payload     %h all headers     %h{name} the last value of one header

@@ -26,7 +26,7 @@ from headstream.errors import InvalidInputError
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _SHOWN_CHARACTERS: Final = 200
-"""Maximum number of characters of a payload in a table; JSON contains the entire payload."""
+"""Maximum number of payload characters in a table; JSON contains the entire payload."""
 _BLANKS: Final = str.maketrans("", "", "\n\r\t")
 
 

@@ -211,7 +211,7 @@ def complete_names(
 
 
 PARTITION: Final = click.IntRange(0)
-"""A partition's number, from 1 (in Kafka from 0)."""
+"""A partition number, from 1 (in Kafka from 0)."""
 
 
 def open_log(url: str, *, is_plain: bool = False) -> Client:

@@ -81,7 +81,7 @@ def format_permissions(permissions: Permissions | None, log: Client) -> list[str
 
 
 def _names(log: Client, wanted: Iterable[int]) -> tuple[dict[int, str], dict[tuple[int, int], str]]:
-    """Return the names of streams by stream id, and of topics by stream id and topic id."""
+    """Return the stream names by stream id, and the topic names by stream id and topic id."""
     numbers = set(wanted)
     if not numbers:
         return {}, {}

@@ -12,7 +12,7 @@ import click
 from headstream.errors import InvalidInputError, InvalidOptionError
 
 _TIMEOUT_MS: Final = 3000
-"""Timeout of a request, for which a page of the console waits."""
+"""Request timeout, milliseconds; a console page waits for the request."""
 
 schemas_option = click.option(
     "--schemas",

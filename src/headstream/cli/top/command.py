@@ -45,7 +45,7 @@ def read_sample(log: Client, url: str, topics: Iterable[str], checkpoints: Mappi
     found = tuple(log.topics())
     groups = []
     for name in topics:
-        with suppress(NotFoundError, PermissionDeniedError):  # deleted just now, or only to be polled
+        with suppress(NotFoundError, PermissionDeniedError):  # just deleted, or the user may only poll
             groups += log.groups(name)
     return Sample(
         time_us=time.time_ns() // 1000,
@@ -146,7 +146,7 @@ def top(
 
 
 class _Watched:
-    """A log and the last sample of it."""
+    """A log and its last sample."""
 
     def __init__(
         self, log: Client, url: str, topics: tuple[str, ...], checkpoints: Mapping[str, Callable[[], Path]], interval_s: float
@@ -200,7 +200,7 @@ def _show(watched: _Watched, place: str, order: str) -> None:
         while True:
             try:
                 overview = watched.read(order)
-            except ServerUnreachableError as error:  # it may be restarting
+            except ServerUnreachableError as error:  # the server may be restarting
                 live.update(Text(f"{place}\n{error}\nRetrying.", style="red"), refresh=True)
             else:
                 if overview is not None:

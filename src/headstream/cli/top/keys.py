@@ -31,7 +31,7 @@ def single_keys() -> Iterator[None]:
 
 
 def read_key(seconds: float) -> str | None:
-    """Return the key that is pressed within a number of seconds, or None."""
+    """Return the key that is pressed within `seconds`, or None."""
     if not sys.stdin.isatty():
         time.sleep(seconds)
         return None

@@ -61,7 +61,7 @@ class AsyncServer:
         return await self._worker.run(self._server.users)
 
     async def user(self, user: int | str) -> UserDetails:
-        """Return one user and the user's permissions."""
+        """Return one user, with permissions."""
         return await self._worker.run(self._server.user, user)
 
     async def create_user(
@@ -83,7 +83,7 @@ class AsyncServer:
         await self._worker.run(self._server.change_password, user, current_password, new_password)
 
     async def delete_user(self, user: int | str) -> None:
-        """Delete a user with all tokens of the user."""
+        """Delete a user and the user's tokens."""
         await self._worker.run(self._server.delete_user, user)
 
     async def tokens(self) -> list[Token]:

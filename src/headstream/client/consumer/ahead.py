@@ -14,7 +14,7 @@ from headstream.errors import HeadstreamError
 
 FETCH_COUNT: Final = 1000
 FETCH_BYTES: Final = 1 << 20
-"""Maximum messages and bytes of a fetch: enough to amortize its cost, few enough for a short time to the first message."""
+"""Maximum messages and bytes of a fetch: large enough to amortize its cost, small enough to deliver the first message soon."""
 
 
 def fetch_request(states: frozenset[int] | None, where: Filter | None) -> PollRequest:

@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 _Reader = TypeVar("_Reader", bound=Consumer | TopicsConsumer)
 
 _calling: Final[ContextVar[LoopCallbacks | None]] = ContextVar("_calling", default=None)
-"""The LoopCallbacks whose callback runs in the current task; a call of the same consumer would deadlock."""
+"""The LoopCallbacks whose callback runs in the current task; a call to the same consumer would deadlock."""
 
 
 class LoopCallbacks:
@@ -249,7 +249,7 @@ class AsyncConsumer(_AsyncReading[Consumer]):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """The number of messages that the filter has examined, and the number of messages for which the filter failed."""
+        """The number of messages that the filter has examined, and the number of messages to which it could not be applied."""
         return FilterCounts(0, 0) if self._consumer is None else self._consumer.filter_counts
 
     async def fetch_deferred(self, partition: int, offset: int) -> ReceivedMessage:

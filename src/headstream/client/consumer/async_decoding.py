@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         async def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[DecodedMessage[_T]]: ...  # type: ignore[override]
 
     class AsyncDecodingTopicsConsumer(AsyncTopicsConsumer, Generic[_T]):
-        """An asynchronous consumer of decoded messages of several topics."""
+        """An asynchronous consumer of decoded messages from several topics."""
 
         def __aiter__(self) -> AsyncIterator[DecodedMessage[_T]]: ...
         async def __anext__(self) -> DecodedMessage[_T]: ...

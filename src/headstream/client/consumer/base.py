@@ -49,7 +49,7 @@ class BaseConsumer(ABC):
         """Commit the previous message; return the next message, or None if none arrives within the timeout.
 
         Args:
-            timeout_ms: How long to wait for the next message, milliseconds; None waits without limit.
+            timeout_ms: Maximum wait for the next message, milliseconds; None waits without limit.
         """
         while True:
             message = self.take()

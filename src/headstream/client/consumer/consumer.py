@@ -28,7 +28,7 @@ from headstream.errors import ClosedError, HeadstreamError, InvalidInputError, I
 from headstream.forks import closed_by_fork, register_for_forks
 
 _WAIT_MS: Final = 1000
-"""How often a waiting consumer checks whether another thread has closed it."""
+"""Interval at which a waiting consumer checks whether another thread has closed it, milliseconds."""
 
 
 class Consumer(BaseConsumer):
@@ -57,7 +57,7 @@ class Consumer(BaseConsumer):
 
     @property
     def filter_counts(self) -> FilterCounts:
-        """The number of messages that the filter has examined, and the number of messages for which the filter failed."""
+        """The number of messages that the filter has examined, and the number of messages to which it could not be applied."""
         return self._reading.filter_counts
 
     @property
@@ -111,7 +111,7 @@ class Consumer(BaseConsumer):
         """Fetch messages for iteration or poll() without delivering any; return whether messages are buffered.
 
         Args:
-            timeout_ms: How long to wait for the first message, milliseconds; None waits without limit.
+            timeout_ms: Maximum wait for the first message, milliseconds; None waits without limit.
         """
         return self._fetch_within(timeout_ms, None)
 
@@ -134,7 +134,7 @@ class Consumer(BaseConsumer):
 
         Args:
             count: Maximum number of messages, at least 1.
-            timeout_ms: How long to wait for the first message, milliseconds or a timedelta.
+            timeout_ms: Maximum wait for the first message, milliseconds or a timedelta.
 
         Raises:
             CorruptSendError: the next messages of a partition are damaged; seek(error.partition, error.until_offset) skips the

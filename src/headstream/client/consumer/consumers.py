@@ -1,4 +1,4 @@
-"""Consumers: creates the consumer that a user's options describe."""
+"""Consumers: creates the consumer that the given options describe."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Consumers of decoded messages, as returned by log.consumer(topic, decode=…).
 
-The classes only add the type of the value; the decoder is called when a message is delivered.
+The classes only add the value type; the decoder is called when a message is delivered.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
         def poll(self, count: int = 100, *, timeout_ms: float = 0) -> list[DecodedMessage[_T]]: ...  # type: ignore[override]
 
     class DecodingTopicsConsumer(TopicsConsumer, Generic[_T]):
-        """A consumer of decoded messages of several topics."""
+        """A consumer of decoded messages from several topics."""
 
         def __iter__(self) -> Iterator[DecodedMessage[_T]]: ...
         def __next__(self) -> DecodedMessage[_T]: ...

@@ -1,7 +1,7 @@
 """Fetching: chooses the next poll, the next message, and the offsets that can be committed. Sans-IO.
 
     fetching.next_polls()              the partitions to poll with their positions, in rotation
-    fetching.feed(polled, messages)    adds the result of a poll
+    fetching.feed(polled, messages)    adds a poll result
     fetching.deliver()                 returns the next message, transformed, for a loop body
     fetching.finish()                  marks the message as processed: its offset can be committed
     fetching.seek(partition, offset)   continues at the offset; the position is committed with the next message, or by release()
@@ -51,7 +51,7 @@ class Transforming:
 
 
 class Fetching:
-    """Positions and buffered messages of one consumer.
+    """The positions and buffered messages of one consumer.
 
     Args:
         positions: Partition -> offset of the next message to poll.
@@ -100,7 +100,7 @@ class Fetching:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the only partition is delivered up to the end that its last poll reported; false for several partitions."""
+        """Whether the only partition is delivered up to the end that its last poll reported; False for several partitions."""
         return len(self._cycle) == 1 and not self._buffer and self._ends.get(self._cycle[0]) == self._positions[self._cycle[0]]
 
     def next_polls(self) -> Iterable[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Filters of a client: options, counts of a consumer, and where filters are evaluated."""
+"""A client's filters: options, consumer counts, and where filters are evaluated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FilterCounts(NamedTuple):
 
     Args:
         scanned: Messages examined.
-        failed: Examined messages that the filter could not be applied to.
+        failed: Examined messages to which the filter could not be applied.
     """
 
     scanned: int
@@ -32,9 +32,9 @@ class FilterPlan:
         on: Input of the filter: `stored bytes` or `decoded messages`.
         page: Part of a partition that one request examines.
         states: Codes of the message states to which the filter is applied; None for all states.
-        on_filter_error: What happens to a message that the filter cannot be applied to.
+        on_filter_error: Action for a message to which the filter cannot be applied.
         summarized: The headers that the topic summarizes; empty if no topic is given.
-        segments: Number of skipped segments and of all segments of the topic; None if no topic is given or the log is in Kafka.
+        segments: Number of skipped segments, and of all segments, of the topic; None if no topic is given or the log is in Kafka.
     """
 
     where: str

@@ -15,7 +15,7 @@ from headstream.errors import HeadstreamError, RebalancedError
 from headstream.forks import register_for_forks
 
 _REPORTS_A_SESSION: Final = 3
-"""Reports per session timeout while a member delivers buffered messages."""
+"""Number of reports per session timeout while a member delivers buffered messages."""
 _MOST_JOINS: Final = 10
 """Maximum attempts to join: a member whose connection breaks can be removed before its first report."""
 

@@ -118,7 +118,7 @@ class Partitions:
         return False
 
     def _was_deleted(self, partition: int) -> bool:
-        """Return whether a partition that the user did not name no longer exists."""
+        """Return whether a partition was deleted and the user did not name it."""
         is_named = self._options.partitions is not None
         return not is_named and partition not in {each.number for each in self._transport.topics.get(self.topic).partitions}
 
@@ -171,7 +171,7 @@ class Partitions:
             with unlimited():  # also for tasks that an interceptor starts, which inherit the context
                 self._options.chain.commit(str(self.topic), dict(offsets))
 
-    # -- sharing the partitions of a group ----------------------------------------------------------------------------
+    # -- sharing a group's partitions ---------------------------------------------------------------------------------
 
     def follow(self, *, is_resting: bool = False) -> None:
         """Report to the group, release revoked partitions without messages in progress, and start reading new partitions."""
@@ -222,7 +222,7 @@ class Partitions:
             self.follow(is_resting=True)
 
     def end(self) -> None:
-        """Notify the user that no partition is read any more."""
+        """Notify the user that the consumer has stopped reading all partitions."""
         self._listener.end_others(())
 
     def close(self) -> None:

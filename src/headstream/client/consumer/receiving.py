@@ -1,4 +1,4 @@
-"""Decodes the result of a poll into messages, and verifies each payload's checksum."""
+"""Decodes poll results into messages, and verifies each payload's checksum."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headstream.errors import ChecksumError, CorruptSendError, HeaderError
 _log: Final = logging.getLogger("headstream.client")
 _warned: Final[set[tuple[str, str]]] = set()
 _MAX_WARNED: Final = 1000
-"""Maximum number of warnings of a process about topics and filters."""
+"""Maximum number of warnings about topics and filters per process."""
 
 
 def poll_checked(

@@ -34,7 +34,7 @@ from headstream.errors import (
 from headstream.forks import closed_by_fork, register_for_forks
 
 _CHECK_EVERY_S: Final = 5.0
-"""How often patterns are matched against the existing topics."""
+"""Interval at which patterns are matched against the existing topics, seconds."""
 
 _FIRST_WAIT_MS: Final = 5.0
 _LAST_WAIT_MS: Final = 100.0
@@ -118,7 +118,7 @@ class TopicsConsumer(BaseConsumer):
             self._cycle.append(name)
 
     def _find_topics(self) -> None:
-        """Start reading topics that match a pattern and are new; stop reading deleted topics."""
+        """Start reading new topics that match a pattern; stop reading deleted topics."""
         now_s = time.monotonic()
         if not self._patterns or (self._checked_s and now_s < self._checked_s + _CHECK_EVERY_S):
             return
@@ -226,7 +226,7 @@ class TopicsConsumer(BaseConsumer):
         """Fetch messages for iteration or poll() without delivering any; return whether messages are buffered.
 
         Args:
-            timeout_ms: How long to wait for the first message, milliseconds; None waits without limit.
+            timeout_ms: Maximum wait for the first message, milliseconds; None waits without limit.
         """
         self._check_open()
         if not self.is_ready:
@@ -238,7 +238,7 @@ class TopicsConsumer(BaseConsumer):
 
         Args:
             count: Maximum number of messages, at least 1.
-            timeout_ms: How long to wait for the first message, milliseconds or a timedelta.
+            timeout_ms: Maximum wait for the first message, milliseconds or a timedelta.
         """
         check_whole("count", count)
         messages: list[ReceivedMessage] = []

@@ -36,7 +36,7 @@ _ATTEMPTS: Final = 5
 """Maximum searches of a partition from which retention or a compaction removes messages meanwhile."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with the step, the work that is done, and the total work."""
+"""Called with the step, the completed work, and the total work."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class ErasedPartition:
         topic: `stream/topic`.
         until_offset: One past the last examined offset.
         found_bytes: The stored bytes of the found messages.
-        failed_count: Messages that the filter could not be applied to; these messages are kept.
+        failed_count: Messages to which the filter could not be applied; these messages are kept.
         offsets: The offsets of the found messages.
     """
 
@@ -66,7 +66,7 @@ class Erasure:
     Args:
         topic: `stream/topic`.
         dead_letters: Topics in which the copies of the matching messages are also erased.
-        on_error: What to do with a message that the filter cannot be applied to: `skip`, `deliver` or `raise`.
+        on_error: Action for a message to which the filter cannot be applied: `skip`, `deliver` or `raise`.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ class ReasonCount:
     """Dead letters of one origin, group and reason.
 
     Args:
-        topic: The topic of origin; None for messages that are not dead letters.
+        topic: The original topic; None for messages that are not dead letters.
         group: The group in which the messages failed permanently, if any.
         reason_code: One of DeadLetterReason, if any.
         reason: The last error; None if there is no error or the reasons are not counted separately.
@@ -142,7 +142,7 @@ def discard_dead_letters(log: Client, topic: str, offsets: Mapping[int, Sequence
 
 
 def place_of_origin(letter: ReceivedMessage) -> tuple[str, int] | None:
-    """Return a dead letter's topic and partition of origin; None for other messages."""
+    """Return a dead letter's original topic and partition; None for other messages."""
     headers = letter.headers
     topic, partition = headers.get(f"{ORIGIN_PREFIX}topic"), headers.get(f"{ORIGIN_PREFIX}partition")
     if topic is None or partition is None:

@@ -63,7 +63,7 @@ class RedriveCounts:
         matched: Dead letters that match the filter.
         redriven: Dead letters that were sent back.
         resumed: Dead letters of an interrupted redrive that were completed.
-        foreign: Matching messages that were not sent: they are not dead letters, or their topic no longer exists.
+        foreign: Matching messages that were not sent, because they are not dead letters or their topic no longer exists.
     """
 
     matched: int = 0
@@ -78,7 +78,7 @@ class Redrive:
     Args:
         log: A client without interceptors, so that messages are sent as stored.
         per_second: Maximum dead letters per second; None for no limit.
-        on_filter_error: What to do with a message that the filter cannot be applied to; see Client.consumer().
+        on_filter_error: Action for a message to which the filter cannot be applied; see Client.consumer().
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Redrive:
 
         Raises:
             GroupInUseError: another redrive processes all partitions.
-            PermissionDeniedError: the user has no permission to send to a topic of origin or to set states of dead letters.
+            PermissionDeniedError: the user has no permission to send to an original topic or to set the states of dead letters.
         """
         share = self._join()
         try:
@@ -171,7 +171,7 @@ class Redrive:
             if not _is_begun(change):
                 continue
             letter = next(iter(self._log.poll(self._topic, partition, start=change.offset, count=1, states=None)), None)
-            if letter is None or letter.offset != change.offset:  # erased since
+            if letter is None or letter.offset != change.offset:  # the dead letter was erased meanwhile
                 continue
             target, number, end = change.reason.removeprefix(_INTENT).rsplit(" ", 2)
             if self._is_sent(letter, target, int(number), int(end)):
@@ -234,7 +234,7 @@ class Redrive:
         ]
         count = 1 if redrives is None else int(redrives) + 1
         headers = Headers([*kept, (REDRIVE_HEADER, self._name_of(letter)), (REDRIVES_HEADER, int32(count))])
-        id = 0 if target.deduplication_count is not None else letter.id  # else dropped as a duplicate of the original
+        id = 0 if target.deduplication_count is not None else letter.id  # otherwise dropped as a duplicate of the original
         producer.send(letter.payload, key=letter.key, headers=headers, id=id, partition=partition).result()
 
     def _name_of(self, letter: ReceivedMessage) -> str:

@@ -96,7 +96,7 @@ class AsyncProducer:
         return receipts
 
     async def stats(self) -> ProducerStats:
-        """Return the counts of messages by outcome; see Producer.stats()."""
+        """Return the message counts by outcome; see Producer.stats()."""
         return (await self._opened()).stats()
 
     async def flush(self) -> None:

@@ -40,7 +40,7 @@ class SentEncoder:
     def encode(
         self, payload: bytes | bytearray | memoryview | None, key: bytes | None, headers: HeadersInput | None, id: MessageIdInput
     ) -> tuple[bytes, int]:
-        """Check a message against the topic's limits; return the encoded message and the size of its encoded headers."""
+        """Check a message against the topic's limits; return the encoded message and its encoded header size."""
         if not isinstance(payload, (bytes, type(None))):
             payload = _as_bytes(payload)
         if not isinstance(key, (bytes, type(None))):

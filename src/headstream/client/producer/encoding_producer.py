@@ -70,7 +70,7 @@ class EncodingProducer(Generic[_T]):
         return [self.send(value) for value in check_many("values", values)]
 
     def stats(self) -> ProducerStats:
-        """Return the counts of sent messages by outcome."""
+        """Return the message counts by outcome."""
         return self.producer.stats()
 
     def flush(self) -> None:
@@ -132,7 +132,7 @@ class AsyncEncodingProducer(Generic[_T]):
         return [await self.send(value) for value in check_many("values", values)]
 
     async def stats(self) -> ProducerStats:
-        """Return the counts of messages by outcome."""
+        """Return the message counts by outcome."""
         return await self.producer.stats()
 
     async def flush(self) -> None:

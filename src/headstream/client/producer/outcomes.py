@@ -1,4 +1,4 @@
-"""Outcomes of batches: errors that contain the failed messages, counts, and callbacks."""
+"""Batch outcomes: errors that contain the failed messages, counts, and callbacks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ProducerStats:
     Args:
         sent_count: Messages accepted by send().
         stored_count: Messages stored.
-        failed_count: Messages that are not stored and not retried any more.
-        in_doubt_count: Messages whose outcome is unknown and that are not retried any more.
+        failed_count: Messages that are not stored and whose retries have ended.
+        in_doubt_count: Messages whose outcome is unknown and whose retries have ended.
         pending_count: Messages not yet acknowledged.
         pending_bytes: Bytes not yet acknowledged.
         batches_count: Batches stored.

@@ -34,7 +34,7 @@ from headstream.errors import ClosedError, OutcomeUnknownError, PartitionClosedE
 from headstream.forks import closed_by_fork, register_for_forks
 
 _THREAD_JOIN_TIMEOUT_S: Final = 2.0
-"""How long close() waits for the server to release the producer's state, seconds; later, the state expires."""
+"""Maximum time that close() waits for the server to release the producer's state, seconds; otherwise, the state expires."""
 
 
 class Producer:
@@ -191,7 +191,7 @@ class Producer:
         ]
 
     def stats(self) -> ProducerStats:
-        """Return the counts of sent messages by outcome."""
+        """Return the message counts by outcome."""
         with self._lock:
             return self._counts.describe(self._sending.pending_count, self._sending.pending_bytes, self._delivery.producer_id)
 
@@ -211,7 +211,7 @@ class Producer:
         """Flush up to a timeout; return whether all sent messages are stored. Can be called on a closed producer.
 
         Args:
-            timeout_s: How long to wait, seconds.
+            timeout_s: Maximum wait, seconds.
 
         Raises:
             HeadstreamError: some messages could not be stored.
@@ -226,7 +226,7 @@ class Producer:
         """Wait until the buffer is not full; return False after the timeout.
 
         Args:
-            timeout_s: How long to wait, seconds.
+            timeout_s: Maximum wait, seconds.
         """
         return self._wait(lambda: not self._sending.is_full, timeout_s)
 
@@ -328,7 +328,7 @@ class Producer:
 
         Args:
             batch: A batch of this producer.
-            timeout_s: How long to wait, seconds; 0 does not wait, and None waits without limit.
+            timeout_s: Maximum wait, seconds; 0 does not wait, and None waits without limit.
         """
         with self._lock:
             self._sending.close_batch(batch)

@@ -78,7 +78,7 @@ class Receipt:
         """Wait until the message is stored, and return its position; the message's batch is sent without linger.
 
         Args:
-            timeout_s: How long to wait, seconds or a timedelta; None waits up to the producer's `delivery_timeout_ms`.
+            timeout_s: Maximum wait, seconds or a timedelta; None waits up to the producer's `delivery_timeout_ms`.
 
         Raises:
             WaitTimeoutError: the message is still pending.

@@ -15,7 +15,7 @@ from headstream.errors import ClosedError, HeadstreamError, PartitionNotFoundErr
 from headstream.forks import register_for_forks
 
 _MOST_TOPICS: Final = 16
-"""Maximum cached producers, since each has a thread; the least recently used one is evicted."""
+"""Maximum cached producers, since each has a thread; the least recently used producer is evicted."""
 
 _FRESH_S: Final = 30.0
 """Maximum age of a topic's metadata, seconds, because partitions, limits and options can change."""

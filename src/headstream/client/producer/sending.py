@@ -23,7 +23,7 @@ from headstream.core.model.topology import MAX_BATCH_BYTES, Limits
 from headstream.errors import InvalidOptionError
 
 DEFAULT_LINGER_MS: Final = 5
-"""A longer linger fills larger batches; with a shorter linger, messages are stored sooner."""
+"""Default linger, milliseconds. A longer linger fills larger batches; with a shorter linger, messages are stored sooner."""
 
 MAX_DELIVERY_TIMEOUT_MS: Final = 3_600_000
 """After a producer's last batch, a log keeps the producer's state for longer than this (log/partition/producer_states.py)."""
@@ -42,7 +42,7 @@ class SendingOptions:
         batch_bytes: Size at which a batch is sent immediately, bytes; 1 byte to 64 MiB.
         batch_count: Number of messages at which a batch is sent immediately.
         buffer_bytes: Maximum unacknowledged bytes before send() blocks.
-        delivery_timeout_ms: How long a batch is retried after its linger, milliseconds; after this time, the batch fails.
+        delivery_timeout_ms: Time for which a batch is retried after its linger, milliseconds; afterwards, the batch fails.
     """
 
     linger_ms: float = DEFAULT_LINGER_MS
@@ -243,5 +243,5 @@ class Sending:
         """Remove a batch that is stored or has failed."""
         self._taken = None
         self._batches.remove(batch)
-        # An interrupted add() may not have counted its bytes: with nothing pending the count is right again.
+        # An interrupted add() may not have counted its bytes; the count is correct again when no bytes are pending.
         self._pending_bytes = self._pending_bytes - len(batch.data) if self._batches else 0

@@ -15,7 +15,7 @@ from headstream.errors import UnsupportedError
 
 
 class DeliveryCommands(Protocol):
-    """Commands for the unfinished messages of groups."""
+    """Commands for groups' unfinished messages."""
 
     def unfinished(self, topic: TopicName, group: str, partition: int) -> PartitionDeliveries:
         """Return a group's unfinished messages in a partition."""
@@ -25,7 +25,7 @@ class DeliveryCommands(Protocol):
 
 
 class DeliveryViewCommands(Protocol):
-    """Views of the unfinished messages of groups."""
+    """Views of groups' unfinished messages."""
 
     def group(self, topic: TopicName, group: str) -> GroupDeliveries:
         """Return the counts of a group's unfinished messages."""
@@ -56,15 +56,15 @@ class LeaseCommands(Protocol):
 
 @runtime_checkable
 class DeliveryAccess(Protocol):
-    """Additional commands of a transport that stores the unfinished messages of groups."""
+    """Additional commands of a transport that stores groups' unfinished messages."""
 
     @property
     def deliveries(self) -> DeliveryCommands:
-        """Commands for the unfinished messages of groups."""
+        """Commands for groups' unfinished messages."""
 
     @property
     def delivery_views(self) -> DeliveryViewCommands:
-        """Views of the unfinished messages of groups."""
+        """Views of groups' unfinished messages."""
 
 
 @runtime_checkable

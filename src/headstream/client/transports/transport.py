@@ -59,7 +59,7 @@ class TopicCommands(Protocol):
         """Return all topics of one stream, or of all streams."""
 
     def delete(self, name: TopicName) -> None:
-        """Delete a topic with its messages and offsets."""
+        """Delete a topic with its messages and committed offsets."""
 
     def update(self, name: TopicName, **changes: Any) -> Topic:
         """Change options of a topic (fields of TopicOptions); omitted options are unchanged."""

@@ -30,7 +30,7 @@ from headstream.server.network.sockets import SocketOptions
 from headstream.server.network.tls import TlsFiles
 from headstream.server.reporting.logs import LogForm
 
-# Files of variables (`.env`): NAME=VALUE lines, as in a shell script.
+# Environment files (`.env`): NAME=VALUE lines, as in a shell script.
 #
 #     IGGY_TCP_ADDRESS=127.0.0.1:8090            # text after a blank and # is a comment
 #     export HEADSTREAM_DRAIN_TIMEOUT="5 s"      \n \" \\ \$ work as in a shell, $NAME and ${NAME} expand
@@ -112,14 +112,14 @@ class ServerConfig:
         quic_idle_s: Idle timeout of a QUIC connection, seconds.
         kafka_address: Address for Kafka clients; None disables it.
         kafka_tls: Certificate and key for Kafka clients; None disables encryption.
-        kafka: Settings of the Kafka listener.
+        kafka: Kafka listener settings.
         tcp_tls: Certificate and key for TCP; None disables encryption.
         http_tls: Certificate and key for HTTP; None disables encryption.
-        tcp: Settings of TCP.
-        http: Settings of HTTP.
-        tokens: Settings of access tokens.
+        tcp: TCP settings.
+        http: HTTP settings.
+        tokens: Access token settings.
         has_secret: Whether the secret for access tokens is configured; if not, the secret stored beside the log is used.
-        settings: Settings of the broker.
+        settings: Broker settings.
         connection_rate: Maximum new connections per second from one address; None: no limit.
         memory_budget_bytes: Limit for buffered requests and responses of all clients, bytes; None: a quarter of the memory.
         segment_bytes: Size at which a new segment is started, bytes.
@@ -129,7 +129,7 @@ class ServerConfig:
         metrics_otlp: Whether metrics are sent to an OpenTelemetry collector.
         runtime: The directory, within `data`, for files that describe the running server.
         pipelines: Checkpoints of the Replicate pipelines that the console shows: directories, or URIs of object stores.
-        schemas: URL of a schema registry, or a directory with schemas, with which the console decodes Avro; empty if not used.
+        schemas: URL of a schema registry, or schema directory, with which the console decodes Avro; empty if not used.
         allow_default_password: Whether to serve other machines even if the root user has the default password.
         token_sweep_s: Interval for removing expired tokens, seconds; None disables the removal.
         drain_s: Timeout for a graceful stop, seconds.

@@ -1,4 +1,4 @@
-"""Settings of HTTP: limits, access tokens, and CORS."""
+"""HTTP settings: limits, access tokens, and CORS."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class CorsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """Settings of HTTP.
+    """HTTP settings.
 
     Args:
         max_body_bytes: Maximum size of a request's body, bytes.
@@ -109,7 +109,7 @@ class HttpSettings:
         idle_s: Timeout of a connection without data, between requests or within a request's head, seconds.
         body_s: Timeout for receiving a request's body, seconds.
         reply_s: Timeout for sending a reply, seconds.
-        drain_s: How long stop() waits for running requests, seconds.
+        drain_s: Maximum time that stop() waits for running requests, seconds.
         metrics_path: Path of the metrics; None disables the metrics.
         metrics_of_groups: Whether to export the lag of consumer groups, which shows topic names to unauthenticated clients.
         cors: Permissions for pages of other origins; None allows nothing.

@@ -1,4 +1,4 @@
-"""Settings of the Kafka listener."""
+"""Kafka listener settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headstream.server.network.addresses import Address
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSettings:
-    """Settings of the Kafka listener.
+    """Kafka listener settings.
 
     Args:
         default_stream: The stream of topics whose names have no dot.

@@ -3,7 +3,7 @@
 The names are Iggy's, so that Iggy's files work unchanged; only the section [headstream] is new.
 
     read         converts the value for config.py; raises ValueError
-    without      why the key has no effect; the key is accepted, and a warning lists it
+    without      the reason why the key has no effect; the key is accepted, and a warning lists the key
     only         the only supported value; other values are rejected with the reason in `without`
 """
 
@@ -21,7 +21,7 @@ class Key:
     """One configuration key.
 
     Args:
-        without: Why the key has no effect; None if the key has an effect.
+        without: The reason why the key has no effect; None if the key has an effect.
         only: The only accepted value, if other values are not supported.
     """
 

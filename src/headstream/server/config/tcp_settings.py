@@ -1,4 +1,4 @@
-"""Settings of TCP: the number of connections, and the limits of each connection."""
+"""TCP settings: the number of connections, and the limits of each connection."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class ConnectionLimits:
         unsent_bytes: Size of unsent responses above which no request is read, bytes.
         frame_s: Timeout for receiving a request, seconds.
         bytes_a_second: Number of received bytes that extend `frame_s` by one second.
-        stall_s: How long a client can leave responses unread, seconds.
-        login_s: How long a connection can be open without a login, seconds; infinity disables the limit.
-        hold_s: How long a poll without messages waits, for clients of Iggy's protocol 0.11, seconds.
+        stall_s: Maximum time for which a client can leave responses unread, seconds.
+        login_s: Maximum time for which a connection can be open without a login, seconds; infinity disables the limit.
+        hold_s: Maximum wait of a poll without messages, for clients of Iggy's protocol 0.11, seconds.
     """
 
     frame_bytes: int = MAX_FRAME_BYTES
@@ -33,7 +33,7 @@ class ConnectionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TcpSettings:
-    """Settings of TCP.
+    """TCP settings.
 
     Args:
         max_connections: Maximum number of connections; additional connections are closed immediately.

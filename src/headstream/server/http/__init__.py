@@ -1,1 +1,1 @@
-"""The transport HTTP."""
+"""The HTTP transport."""

@@ -107,7 +107,7 @@ def find_message(request: ViewRequest) -> ReceivedMessage | None:
 def explain_message(request: ViewRequest) -> Reply:
     """Return a decoded message; 404 if the message does not exist or its payload is null.
 
-    A Replicate message requires the right to read the server, as reports of pipelines do. Other payloads must name their Avro
+    A Replicate message requires the right to read the server, as pipeline reports do. Other payloads must name their Avro
     schemas, and require only the right to read the message.
     """
     message = find_message(request)

@@ -15,11 +15,11 @@ from headstream.server.network.unauthenticated_connections import Unauthenticate
 from headstream.server.reporting.logs import note
 
 _LINGERING_S: Final = 1.0
-"""How long a rejected body is still read, seconds, so that the client receives the reply."""
+"""Time for which a rejected body is still read, seconds, so that the client receives the reply."""
 
 
 def _is_fault(record: logging.LogRecord) -> bool:
-    """Return whether a log record is an internal error; errors of clients are logged in one line without a traceback."""
+    """Return whether a log record is an internal error; client errors are logged in one line without a traceback."""
     error = record.exc_info[1] if record.exc_info else None
     if not isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
         return True

@@ -1,6 +1,6 @@
 """Dead letters over HTTP: counts by reason, redrives and discards; each request handles a bounded part of one partition.
 
-The server does nothing between two requests, so that the caller can show the progress and stop at any time.
+The server does nothing between two requests, so the caller can show the progress and stop at any time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RANGE: Final[dict[str, dict[str, Any]]] = {
     "dry_run": {"type": "boolean", "default": False, "description": "Only count the dead letters."},
 }
 DISCARDING: Final[dict[str, dict[str, Any]]] = _RANGE
-"""Members of the body of a discard."""
+"""Body members of a discard request."""
 
 REDRIVING: Final[dict[str, dict[str, Any]]] = {
     **_RANGE,
@@ -49,7 +49,7 @@ REDRIVING: Final[dict[str, dict[str, Any]]] = {
         "description": "Whether to complete an interrupted redrive first; set false after the first request.",
     },
 }
-"""Members of the body of a redrive."""
+"""Body members of a redrive request."""
 
 
 def count_letters(request: ViewRequest) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class Hosts:
         headers = request.headers
         given = headers.getall(hdrs.HOST, ())
         if len(given) == 1 and self._has_name(given[0]) and hdrs.ORIGIN not in headers and _FETCH_SITE not in headers:
-            return None  # programs send neither header: decide quickly
+            return None  # programs that are not browsers send neither header: decide quickly
         if request.rel_url.raw_path == HEALTH_PATH:
             return None
         if len(given) > 1 or (not given and request.version >= _HTTP_1_1):
@@ -95,7 +95,7 @@ class Hosts:
         return text_reply(403, what, Status.UNAUTHORIZED)
 
     def _find_name(self, host: str) -> bool:
-        """Return whether the value of a `Host` header is a name of this server."""
+        """Return whether the value of a `Host` header names this server."""
         name, _ = _split(host)
         if not name:
             return False

@@ -40,7 +40,7 @@ def describe_server(
     """Yield the metrics of a server, except for deliveries and removals.
 
     Args:
-        filters: Number of messages that filters have examined, and of messages that filters could not be applied to.
+        filters: Number of messages that filters have examined, and number of messages to which filters could not be applied.
     """
     yield from _original(traffic, stats, users)
     yield from _own(traffic, stats, groups)
@@ -107,7 +107,7 @@ def _of_filters(scanned: int, failed: int) -> Iterator[Metric]:
     yield CounterMetricFamily("headstream_filter_scanned_messages", "Messages that filters have examined.", value=scanned)
     yield CounterMetricFamily(
         "headstream_filter_failed_messages",
-        "Messages that a filter could not be applied to, for example because it compares a number with a string.",
+        "Messages to which a filter could not be applied, for example because it compares a number with a string.",
         value=failed,
     )
 
@@ -138,11 +138,11 @@ def describe_deliveries(
     lost_rows: int,
     names_groups: bool,
 ) -> Iterator[Metric]:
-    """Yield the metrics of deliveries: transitions of messages, paused groups, and the ages of the oldest messages.
+    """Yield the delivery metrics: message transitions, paused groups, and the ages of the oldest messages.
 
     Args:
         ages: The groups whose journals are in memory.
-        names_groups: Whether metrics contain the names of groups.
+        names_groups: Whether metrics contain group names.
     """
     found = list(ages)
     transitions = CounterMetricFamily(

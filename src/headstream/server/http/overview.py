@@ -95,7 +95,7 @@ def _visible_topics(request: ViewRequest) -> list[OpenTopic]:
 
 def _topic(request: ViewRequest, stream: int, topic: int) -> OpenTopic | None:
     found: OpenTopic | None = None
-    with suppress(NotFoundError, PermissionDeniedError):  # deleted meanwhile: permissions outlive their topics
+    with suppress(NotFoundError, PermissionDeniedError):  # the topic was deleted meanwhile: permissions outlive topics
         found = request.ask(GetOpenTopic(stream, topic))
     return found
 

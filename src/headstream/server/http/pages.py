@@ -112,7 +112,7 @@ class Pages:
 
     @cached_property
     def _description(self) -> Reply:
-        from headstream.server.http.openapi import describe  # rarely requested: not imported at the start
+        from headstream.server.http.openapi import describe  # rarely requested, so not imported at the start
 
         return json_reply(describe(self._routes))
 

@@ -14,7 +14,7 @@ Explain: TypeAlias = Callable[[bytes], dict[str, Any]]
 """Returns a message as a JSON object; its member `fault` is the reason if it cannot be read."""
 
 _KEPT_S: Final = 1.0
-"""How long a report is cached, seconds; all pages together read a checkpoint once per interval."""
+"""Time for which a report is cached, seconds; all pages together read a checkpoint once per interval."""
 
 
 class PipelineReports:

@@ -24,7 +24,7 @@ from headstream.server.network.addresses import Address
 _MOST_PARAMETERS: Final = 100
 
 _MOST_IN_JSON: Final = 10_000
-"""Limit of messages in one JSON reply: encoding more would block other threads for too long."""
+"""Maximum number of messages in one JSON reply: encoding more would block other threads for too long."""
 
 
 class RefusedBodyError(Exception):
@@ -104,7 +104,7 @@ async def read_body(
         raise too_long
     if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # these bytes are not a part of the response
+        request.writer.output_size = 0  # the body's bytes are not a part of the response
     body, held_bytes = bytearray(), 0
     try:
         async with asyncio.timeout(most_s):

@@ -128,7 +128,7 @@ _JSON_GROWTH: Final = 2
 """Minimum factor by which JSON enlarges messages."""
 
 _PENDING_SHARE: Final = 4
-"""The fraction 1/n of the connections that can be in a TLS handshake or wait to be accepted."""
+"""1/n of the connections can be in a TLS handshake or wait to be accepted."""
 
 _T = TypeVar("_T")
 
@@ -242,7 +242,7 @@ class HttpServer:
         headers = {**OWN_HEADERS, **reply.headers, **kind}
         response = web.Response(status=reply.http_status, body=reply.body or None, headers=headers)
         try:
-            with suppress(ConnectionResetError):  # the client is gone
+            with suppress(ConnectionResetError):  # the client has disconnected
                 async with asyncio.timeout(self._settings.reply_s):
                     await response.prepare(request)
                     await response.write_eof()
@@ -344,7 +344,7 @@ class HttpServer:
             if isinstance(command, (PollMessages, FetchMessages, FilterMessages)):
                 await memory.hold_soon(len(body) + self._expected_bytes(is_quick=is_quick, in_binary=in_binary))
             return reply_to() if is_quick else await self._run(code, session.client, reply_to)
-        except DecodeError as error:  # the command is valid, but its messages are not
+        except DecodeError as error:  # the command is valid, but the messages are not
             return refused_reply(error, self._log)
 
     def _is_quick(self, command: Command[Any], body: bytes) -> bool:
@@ -393,7 +393,7 @@ class HttpServer:
         loop, notified = asyncio.get_running_loop(), asyncio.Event()
 
         def notify() -> None:
-            with suppress(RuntimeError):  # the loop has been closed: the server has stopped
+            with suppress(RuntimeError):  # the loop is closed: the server has stopped
                 loop.call_soon_threadsafe(notified.set)
 
         wait = begin_wait(self._dispatcher, session, command, notify)

@@ -85,7 +85,7 @@ class AccessTokens:
 
     def issue(self, user_id: int, generation: int, *, is_today: bool = False) -> AccessToken:
         """Return a new token for a user, bound to the user's generation at login; for `is_today` see Claims."""
-        import jwt  # lazy: a sixth of an idle server's memory and start time
+        import jwt  # imported late: a sixth of an idle server's memory and startup time
 
         settings, now = self._settings, self._clock_s()
         expires_s = int(now) + settings.expiry_s

@@ -5,7 +5,7 @@
     GET /open/group-lags          the groups of these topics
     GET .../messages/browse       messages with typed headers and truncated payloads, with search
     GET .../messages/{offset}/payload    a complete payload, as a file
-    GET .../messages/{offset}/explained  a message, decoded with the schemas of pipelines or a registry
+    GET .../messages/{offset}/explained  a message, decoded with pipeline or registry schemas
     GET .../letters/reasons       dead letters by origin, group and reason
     POST .../letters/redrive      sends dead letters back to their topics, a part per request
     POST .../letters/discard      marks dead letters for deletion
@@ -123,7 +123,7 @@ VIEWS: Final = (
         code=Code.SET_STATE,
     ),
     View("/open/pipelines", "Return the state of the registered Replicate pipelines.", list_pipelines),
-    View("/console/session", "Return the logged-in user with the user's permissions.", describe_session),
+    View("/console/session", "Return the logged-in user, with permissions.", describe_session),
 )
 
 

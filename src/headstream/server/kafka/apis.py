@@ -141,7 +141,7 @@ UNSUPPORTED: Final = b"".join(
         },
     )
 )
-"""Response to an unsupported version of ApiVersions: the supported versions, in a format that every client reads."""
+"""Response to an unsupported ApiVersions version: the supported versions, in a format that every client can read."""
 
 
 def status_of(reply: Any) -> int:

@@ -57,7 +57,7 @@ class SharedKafka(Protocol):
     refused_recently: Recently
 
     def joined(self, connection: KafkaConnection) -> bool:
-        """Register a new connection; return False if the limit of connections is reached."""
+        """Register a new connection; return False if the connection limit is reached."""
 
     def left(self, connection: KafkaConnection) -> None:
         """Unregister a closed connection."""
@@ -154,7 +154,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.is_busy = False
         self._is_leaving = False
 
-    # -- what the transport calls ---------------------------------------------------------------------------
+    # -- called by the transport ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open a session, or abort the connection if the limit is reached."""
@@ -207,7 +207,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._task is not None:
             self._task.cancel()
 
-    # -- what the listener calls ----------------------------------------------------------------------------
+    # -- called by the listener -----------------------------------------------------------------------------
 
     @property
     def is_logged_in(self) -> bool:
@@ -469,7 +469,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._fetching = None
 
     def _call_loop(self, function: Any) -> None:
-        with suppress(RuntimeError):  # the loop has been closed: the server has stopped
+        with suppress(RuntimeError):  # the loop is closed: the server has stopped
             self._loop.call_soon_threadsafe(function)
 
     def _note(self, level: int, event: str, error: BaseException | None = None, /, **fields: object) -> None:

@@ -21,7 +21,7 @@ MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NONCE_BYTES: Final = 24
 _WRONG_PROOF: Final = "wrong user or password, or the user has not logged in with a password since this server supports SCRAM"
-"""Error message of all failed logins, which does not disclose the names of users."""
+"""Error message of all failed logins, which does not disclose user names."""
 
 
 def is_software(name: str) -> bool:

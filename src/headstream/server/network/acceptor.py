@@ -124,7 +124,7 @@ class Acceptor:
     def _end_oldest(self) -> None:
         pending = next(iter(self._pending))
         accepted = self._pending.pop(pending)
-        if accepted is not None:  # no transport owns it yet
+        if accepted is not None:  # no transport owns the socket yet
             accepted.close()
         pending.cancel()
 
@@ -136,7 +136,7 @@ class Acceptor:
         if self._tls is None:
             self._pending.pop(task, None)
         else:
-            self._pending[task] = None  # the transport closes it from here on
+            self._pending[task] = None  # from here on, the transport closes the socket
         timeouts = (
             {} if self._tls is None else {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": TLS_SHUTDOWN_TIMEOUT_S}
         )

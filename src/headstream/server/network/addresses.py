@@ -12,7 +12,7 @@ class Address(NamedTuple):
     """The address on which a server listens.
 
     Args:
-        host: A name or an address of this machine; `0.0.0.0` and `::` mean all addresses.
+        host: A host name or address of this machine; `0.0.0.0` and `::` mean all addresses.
         port: 0 to 65535; 0 means any free port.
     """
 

@@ -54,7 +54,7 @@ class UnauthenticatedQuota:
         return self._left > 0 and (self._is_serving or not self._waiting)
 
     def spend(self, cost: int = 1) -> bool:
-        """Take `cost` permits of this round; return False if no permit was left. The last call can exceed the permits."""
+        """Take `cost` permits of this round; return False if all permits were used. The last call can exceed the permits."""
         if not self.has_capacity:
             return False
         self._left -= cost

@@ -19,19 +19,19 @@ _MOST_HELD: Final = 1.5
 """Maximum memory that a response holds, as a multiple of its size; allocating 1 MiB takes longer than copying 1 MiB."""
 
 _PAUSES_AFTER_LINES: Final = not ((3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2))
-"""Whether writelines() of asyncio's transports pauses the protocol while much is unsent. In other versions a client that reads
-nothing would take memory without limit (CVE-2024-12254)."""
+"""Whether writelines() of asyncio's transports pauses the protocol while many bytes are unsent. In other versions, a client that
+reads nothing would take memory without limit (CVE-2024-12254)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketOptions:
-    """Socket options of connections that override the system's defaults.
+    """Connection socket options that override the system's defaults.
 
     Args:
         receive_bytes: Size of the system's receive buffer.
         send_bytes: Size of the system's send buffer.
         keepalive: Whether the system probes silent peers (SO_KEEPALIVE).
-        linger_s: How long closing waits for unsent bytes, seconds; 0 does not wait.
+        linger_s: Maximum time that closing waits for unsent bytes, seconds; 0 does not wait.
     """
 
     receive_bytes: int

@@ -18,7 +18,7 @@ from headstream.server.reporting.logs import note
 _CHECK_S: Final = 1.0
 """Maximum interval of checking timeouts, seconds; the interval is shorter if a timeout is short."""
 _PENDING_SHARE: Final = 4
-"""The fraction 1/n of the connections that can be in a TLS handshake or wait to be accepted."""
+"""1/n of the connections can be in a TLS handshake or wait to be accepted."""
 
 
 class _Timeouts(Protocol):
@@ -104,7 +104,7 @@ class StreamListener(Generic[_C]):
         return bound
 
     def joined(self, connection: _C) -> bool:
-        """Register a new connection; return False if the limit of connections is reached."""
+        """Register a new connection; return False if the connection limit is reached."""
         if len(self._connections) >= self._max_connections and not self._unauthenticated.end_oldest():
             self._refuse()
             return False

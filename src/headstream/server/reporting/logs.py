@@ -1,4 +1,4 @@
-"""Logging of the server: one line per event, as text or as JSON.
+"""Server logging: one line per event, as text or as JSON.
 
     2026-01-31T12:00:00.000000Z WARNING headstream.server login refused user="bob" address="127.0.0.1:54321" status=42
     {"time": "2026-01-31T12:00:00.000000Z", "level": "WARNING", "logger": "headstream.server", "event": "login refused", …}

@@ -72,7 +72,7 @@ class FairThreads:
                 if queue:
                     self._queues[client] = queue  # after all other clients
             run()
-            del run  # releases the response that its future holds
+            del run  # releases the response that the future holds
 
     def _run(self, future: Future[_T], function: Callable[[], _T]) -> None:
         with self._condition:
@@ -81,5 +81,5 @@ class FairThreads:
             return
         try:
             future.set_result(function())
-        except BaseException as error:  # result() raises it
+        except BaseException as error:  # result() raises the error
             future.set_exception(error)

@@ -27,7 +27,7 @@ UNAUTHENTICATED_BYTES: Final = 4 << 10
 """Maximum size of a request before a login; a login contains mainly two strings of up to 255 bytes."""
 
 WAIT_S: Final = 5.0
-"""How long a request waits for memory before it is refused, seconds; shorter than the timeouts of clients."""
+"""Maximum time that a request waits for memory before it is refused, seconds; shorter than the client timeouts."""
 
 _SMALL_BYTES: Final = 64 << 10
 """Requests up to this size can use an additional reserve, and are served while large requests wait."""

@@ -1,4 +1,4 @@
-"""Rejects catalog tables of the headstream format with an error that gives advice, unlike Spark's own errors.
+"""Rejects catalog tables of the headstream format with an error that gives advice; Spark's own errors give none.
 
 saveAsTable, toTable, writeTo(...).using("headstream").create()     rejected before anything runs
 CREATE TABLE ... USING headstream [AS SELECT ...]                   Spark's error is replaced

@@ -40,7 +40,7 @@ _SINK: Final = ("url", "path", "topic", "headerColumns", "checkpointLocation", "
 
 @dataclass(frozen=True, slots=True)
 class KafkaReadOptions:
-    """Validated options of a read.
+    """Validated read options.
 
     Args:
         states: Codes of the states to read, or None for all.
@@ -53,7 +53,7 @@ class KafkaReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class KafkaWriteOptions:
-    """Validated options of a write.
+    """Validated write options.
 
     Args:
         topic: Kafka's name of the topic for rows without a topic, or None.
@@ -72,7 +72,7 @@ def is_kafka_url(options: Mapping[str, Any]) -> bool:
 
 
 def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> KafkaReadOptions:
-    """Return the validated options of a read; option names are case-insensitive."""
+    """Return the validated read options; option names are case-insensitive."""
     given = {name.lower(): str(value) for name, value in options.items()}
     _check_known(given, (*_HANDED_ON, *_OURS))
     given_names = [option for option in _WHICH if option.lower() in given]
@@ -100,7 +100,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> KafkaR
 
 
 def parse_write_options(options: Mapping[str, str]) -> KafkaWriteOptions:
-    """Return the validated options of a write. Arguments and errors are as for parse_read_options()."""
+    """Return the validated write options. Arguments and errors are as for parse_read_options()."""
     given = {name.lower(): str(value) for name, value in options.items()}
     _check_known(given, _SINK)
     topic = given.get("topic")

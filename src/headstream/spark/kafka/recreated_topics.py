@@ -1,4 +1,4 @@
-"""Kafka's topics in a checkpoint: which topics were read, and their ids, which reveal recreated topics.
+"""The Kafka topics in a checkpoint: whether each topic was read, and its id, which reveals a recreated topic.
 
 Spark's checkpoints store offsets by topic name. A topic that was deleted and recreated has other messages at the same offsets. A
 topic that an earlier run stopped reading is read from its beginning when it is added again. So a starting query stores the ids of

@@ -113,7 +113,7 @@ def _dispatching(method: Callable[..., Any], redirect: Callable[[Any, dict[str, 
 
 
 def _check_start(writer: Any, options: Mapping[str, Any], named: Mapping[str, Any]) -> None:
-    """Check a query before it starts: its trigger, and that its Kafka topics match its checkpoint."""
+    """Check a query's trigger before the query starts, and that the query's Kafka topics match the checkpoint."""
     from headstream.spark.kafka.recreated_topics import check_topics_of_query
 
     frame: Any = getattr(writer, "_df", None)

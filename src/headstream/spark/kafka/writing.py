@@ -15,7 +15,7 @@
                                                             (headstream.spark.sink.columns); no header if null
 
 The kernels of a log's sink encode the headers, so both sinks produce the same headers from the same rows. If `headers` and a
-header column have the same key, both are written; the column's header is last and takes effect.
+header column have the same key, both are written; the column's header is written last, so consumers use it.
 The columns stream, offset, state, checksum and headers_repeated are ignored, so rows that were read can be written. Any other
 column is rejected with an error that names the column.
 """

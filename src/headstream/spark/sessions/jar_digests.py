@@ -1,6 +1,6 @@
 """The SHA-256 digests of the jars: only jars tested with this version are loaded into a JVM.
 
-The broker's jars are listed with all their dependencies. To add a new version of a jar: fetch the jar, compare its digest with
+The broker's jars are listed with all their dependencies. To add a new version of a jar, fetch the jar, compare its digest with
 the publisher's, and add a line.
 """
 

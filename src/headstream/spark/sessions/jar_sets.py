@@ -1,4 +1,4 @@
-"""The sets of jars that Spark needs for Delta, Kafka and object stores, and the jars of servers for tests."""
+"""The jar sets that Spark needs for Delta, Kafka and object stores, and the jars of test servers."""
 
 from __future__ import annotations
 
@@ -148,4 +148,4 @@ DEBEZIUM: Final = JarSet(
 )
 """Debezium's embedded engine and its connector for PostgreSQL, for tests and `headstream demo --postgres`."""
 SETS: Final = {each.name: each for each in (SPARK, BROKER, S3, AZURE, GCS, POSTGRESQL, MARIADB, NAMENODE, YARN, DEBEZIUM)}
-"""Every set by its name."""
+"""All sets by name."""

@@ -42,7 +42,7 @@ _SETTINGS: Final = (
 
 
 def cache_folder() -> Path:
-    """Return the folder of the user's jars and other files that can be recreated; the folder may not exist."""
+    """Return the user's cache folder for jars and other files that can be recreated; the folder may not exist."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headstream"
 
 
@@ -50,7 +50,7 @@ def find(jar_set: JarSet = SPARK, directory: Path | None = None) -> list[Path] |
     """Return the sorted paths of a set's jars, or None if the set does not exist.
 
     Args:
-        directory: The folder of the sets; by default HEADSTREAM_JARS or the cache folder.
+        directory: The folder that contains the sets; by default HEADSTREAM_JARS or the cache folder.
 
     Raises:
         JarsError: a jar's digest differs from its digest in jar_digests.py. If `fetch` created the folder, the jar is renamed, so
@@ -73,7 +73,7 @@ def fetch(
     """Return the sorted paths of a set's jars, fetching missing jars.
 
     Args:
-        directory: The folder of the sets; by default HEADSTREAM_JARS or the cache folder.
+        directory: The folder that contains the sets; by default HEADSTREAM_JARS or the cache folder.
         on_progress: Called while jars are fetched, with the number of complete jars and the bytes received.
 
     Raises:

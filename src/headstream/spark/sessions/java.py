@@ -19,7 +19,7 @@ from typing import Final
 from headstream.errors import JavaError
 
 MINIMUM_JAVA: Final = 17
-"""The oldest Java that Spark 4 starts on."""
+"""The oldest Java version on which Spark 4 starts."""
 VECTOR_MODULE: Final = "jdk.incubator.vector"
 """Module that Spark adds on its command line. Spark does not start on a Java reduced with jlink that lacks the module."""
 _INSTALL: Final = (

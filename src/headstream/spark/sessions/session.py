@@ -130,7 +130,7 @@ def session(
 def _merge_settings(ours: Mapping[str, str], given: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
     """Return the settings to start a session with: the caller's settings, and the defaults for all others.
 
-    Lists (class path, jars) and Java options are joined, so a caller who adds a jar keeps the jars of Delta.
+    Lists (class path, jars) and Java options are joined, so a caller who adds a jar keeps the Delta jars.
     """
     known = {**given, **config}
     chosen = {key: value for key, value in ours.items() if key not in known} | dict(config)
@@ -223,13 +223,13 @@ def _start(settings: Mapping[str, str], environment: Mapping[str, str], jars: li
 
 
 def _find_jars(sets: Sequence[JarSet]) -> list[Path]:
-    """Return the jars of the sets that the JVM lacks, fetching missing jars, and the jar for Delta commits to S3."""
+    """Return those jars of the sets that the JVM lacks, fetching missing jars, and the jar for Delta commits to S3."""
     found = [path for jar_set in lacking_sets(sets) for path in fetch(jar_set=jar_set)]
     return [*found, LOG_STORE_JAR] if SPARK in sets and S3 in sets else found
 
 
 def lacking_sets(sets: Sequence[JarSet]) -> list[JarSet]:
-    """Return the sets of which the JVM of spark-submit lacks a jar; all sets if there is no such JVM."""
+    """Return the sets with a jar that the spark-submit JVM lacks; all sets if there is no such JVM."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 

@@ -2,7 +2,7 @@
 
     $XDG_CACHE_HOME/headstream/spark-home-<digest>/
         bin, jars              links into the installed pyspark
-        log4j2.properties      errors only, to stderr
+        log4j2.properties      errors only, to standard error
     $XDG_CACHE_HOME/headstream/spark-classes-<digest>.jsa      an archive of classes, if tools/class_archive.py has created one
 
 Spark puts `SPARK_HOME/python/lib/pyspark.zip` first on the path of its Python workers. Importing from a zip without compiled

@@ -174,7 +174,7 @@ def _kind_of(kind: DataType) -> HeaderKind | None:
 
 
 def headers_shape(name: str, kind: DataType) -> HeadersShape:
-    """Return the shape of a column of headers."""
+    """Return the shape of a header column."""
     if isinstance(kind, BinaryType):
         return "binary"
     if isinstance(kind, VariantType) or (isinstance(kind, MapType) and isinstance(kind.valueType, VariantType)):

@@ -24,7 +24,7 @@ _ARROW_TYPES: Final = {
 
 
 def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch whose columns begin at the start of their buffers."""
+    """Return the batch with columns that begin at the start of their buffers."""
     if all(column.offset == 0 for column in batch.columns):
         return batch
     return batch.take(pa.array(range(batch.num_rows), pa.int64()))
@@ -46,7 +46,7 @@ def _members(entries: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def add_headers(builder: BlockBuilder, shape: HeadersShape, headers: pa.Array) -> None:
-    """Add a column of headers; null means no headers. HeaderError: a key or value is null, or does not fit its kind."""
+    """Add a header column; null means no headers. HeaderError: a key or value is null, or does not fit its kind."""
     if shape == "binary":
         builder.add_blocks(varied(headers))
     elif shape == "array":

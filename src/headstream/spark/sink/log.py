@@ -1,4 +1,4 @@
-"""SinkLog: the operations on a log by the tasks and the driver of a write; DirectorySink is a log in a directory.
+"""SinkLog: the log operations that the tasks and the driver of a write use; DirectorySink is a log in a directory.
 
 ServerSink (server_sink.py) is a log behind a server.
 """

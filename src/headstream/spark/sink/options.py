@@ -1,7 +1,7 @@
-"""The options of a write to `format("headstream")`.
+"""The write options of `format("headstream")`.
 
 url              file:///var/lib/shop, headstream://user:password@host: see log_urls.py; also set by save(path) and start(path)
-topic            shop/orders: topic of all rows; by default the column `topic` has the topic of each row
+topic            shop/orders: topic of all rows; by default the column `topic` contains each row's topic
 headerColumns    attempt, source, total float64: columns that become headers; a kind after a name overrides the default
 badRowsPath      /var/lib/shop-bad: directory for rejected rows, as Parquet files; by default a rejected row fails the job
 commitTimeout    60s (default): maximum wait for another process that holds the log's lock and appends the commit
@@ -26,7 +26,7 @@ from headstream.errors import HeaderError, InvalidInputError, InvalidOptionError
 from headstream.spark.connection.log_urls import LogLocation, parse_log
 
 OPTION_NAMES: Final = ("url", "topic", "headerColumns", "badRowsPath", "commitTimeout", "txnAppId", "txnVersion")
-"""Every option of a write."""
+"""All write options."""
 _OPTIONS_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname"})
 _MAX_WRITER: Final = 200
 _HEADER: Final = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[\w.\-]+))(?:\s+(?P<kind>\w+))?\s*(?:,|$)")
@@ -34,7 +34,7 @@ _HEADER: Final = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[\w.\-]+
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Validated options of a write.
+    """Validated write options.
 
     Args:
         header_columns: Columns that become headers, in order, each with the requested kind or None.
@@ -57,7 +57,7 @@ class SinkOptions:
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Return the validated options of a write; option names are case-insensitive."""
+    """Return the validated write options; option names are case-insensitive."""
     given = {name.lower(): value for name, value in options.items()}
     known = {name.lower(): name for name in OPTION_NAMES}
     for name in given:

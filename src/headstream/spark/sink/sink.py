@@ -39,7 +39,7 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 """Names of local properties that Spark sets for every task of a stream."""
 _MUCH_BYTES: Final = 32 << 20
-"""Staged bytes after which a worker returns freed memory."""
+"""Staged bytes after which a worker returns freed memory to the system."""
 
 
 @dataclass(frozen=True, slots=True)

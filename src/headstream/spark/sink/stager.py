@@ -50,7 +50,7 @@ class StageTask:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Result of a task: its staged part and file of bad rows (None if empty), and the limits of its topics by name."""
+    """Result of a task: its staged part and bad-row file (None if empty), and its topics' limits by name."""
 
     part: StagedPart | None
     limits: dict[str, str]

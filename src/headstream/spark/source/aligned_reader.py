@@ -1,6 +1,6 @@
 """Micro-batches whose partitions all end at the same log time, so that all messages logged before that time have been read.
 
-So rows that depend on messages logged earlier (full loads of Replicate) need not wait for partitions that lag behind. The query's
+So rows that depend on messages logged earlier (Replicate's full loads) need not wait for partitions that lag behind. The query's
 offsets contain the time and the topics' identities, so a repeated batch uses the same time:
 
     {"cdc/data": {"1": 123, "2": 118}, "identity": {"log": "3b1f...", "cdc/data": "1/4", "read until": "1690000000000000"}}
@@ -34,11 +34,11 @@ from headstream.spark.source.stream_reader import HeadstreamStreamReader
 
 _READ_UNTIL: Final = "read until"
 _FULL: Final = 0.95
-"""The share of a micro-batch's limits at which the search for a later time stops, because each try reads every partition."""
+"""The share of a micro-batch's limits at which the search for a later time stops, because each attempt reads every partition."""
 _OVERFULL: Final = 1.05
 """The share up to which a micro-batch takes all messages: merging a small remainder costs as much as merging a large batch."""
 _FULL_ENOUGH: Final = 0.75
-"""The share above which the search ends after _MORE_TRIES more times, since many messages can have the same time."""
+"""The share above which the search ends after _MORE_TRIES further attempts, since many messages can have the same time."""
 _MORE_TRIES: Final = 6
 Convert: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -54,7 +54,7 @@ def make_aligned_source(name: str, schema: str, convert: Convert) -> type[DataSo
         schema: The converted columns, as Spark's DDL.
         convert: Called in each task with the rows that `headstream` would return.
     """
-    # Packed: the processes that only plan a stream do not import what the conversion needs.
+    # Packed: processes that only plan a stream do not import the conversion's modules.
     packed = cloudpickle.dumps(convert)  # type: ignore[no-untyped-call]
 
     class Reader(AlignedStreamReader):

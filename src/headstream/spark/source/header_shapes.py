@@ -40,7 +40,7 @@ _ARRAY: Final = pa.list_(pa.field("element", _HEADER, nullable=False))
 _MAP: Final = pa.map_(pa.string(), pa.field("value", _VARIANT, nullable=False))
 
 HEADERS_REPEATED: Final = pa.field("headers_repeated", pa.bool_())
-"""Whether a key occurs more than once."""
+"""Whether a header key occurs more than once."""
 HEADER_FIELDS: Final[dict[HeaderShape, pa.Field]] = {
     "variant": pa.field("headers", _VARIANT),
     "array": pa.field("headers", _ARRAY),
@@ -56,7 +56,7 @@ _TYPES: Final[dict[HeaderType, pa.DataType]] = {
 
 @functools.cache
 def _kind_names() -> pa.Array:
-    """Return the names of kinds by code. Called only when needed: PyArrow imports pandas for this array."""
+    """Return the kind names by code. Called only when needed: PyArrow imports pandas for this array."""
     return pa.array([KIND_NAMES.get(kind, f"unknown({kind})") for kind in range(256)], pa.string())
 
 

@@ -1,4 +1,4 @@
-"""Limits of a micro-batch: its maximum size and its minimum number of offsets. No I/O: callbacks return the sizes.
+"""Micro-batch limits: the maximum size and the minimum number of offsets. No I/O: callbacks return the sizes.
 
 maxOffsetsPerTrigger   offsets of all partitions, distributed in proportion to their pending offsets
 maxBytesPerTrigger     stored bytes, distributed likewise; a batch ends with a complete send and can exceed the limit by one send

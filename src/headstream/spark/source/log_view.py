@@ -46,7 +46,7 @@ class LogView(ABC):
         for partition in self.available:
             generations = self.topics[partition.topic].generations
             if (created := generations[partition.number - 1]) != generations[0]:
-                topics[str(partition)] = str(created)  # added later: it can have been deleted and recreated
+                topics[str(partition)] = str(created)  # added later: the partition can have been deleted and recreated
         return SourceOffsets({partition: holds.end_offset for partition, holds in self.available.items()}, self.identity, topics)
 
     def partitions(self, topic: SeenTopic) -> Iterable[TopicPartition]:

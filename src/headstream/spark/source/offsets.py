@@ -1,4 +1,4 @@
-"""Partitions, ranges of offsets and read positions, for planning.
+"""Partitions, offset ranges and read positions, for planning.
 
 A streaming query's checkpoint stores offsets as JSON that a person can read and edit. `identity` reveals a log or topic that was
 deleted and recreated with the same name, for which the old offsets are invalid:
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from headstream.errors import InvalidOptionError, LogError
 
-_IDENTITY: Final = "identity"  # not a topic: it has no slash
+_IDENTITY: Final = "identity"  # not a topic, because there is no slash
 
 
 class TopicPartition(NamedTuple):

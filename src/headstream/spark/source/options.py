@@ -10,7 +10,7 @@ headerMismatch         null (default) | fail: for a header that does not fit its
 columns                the columns to decode; all by default
 states                 available (default) | available,poisoned | all
 where                  a filter: attempt >= 3 AND source = 'web'
-onFilterError          skip (default) | deliver | fail: for a message that the filter cannot be applied to
+onFilterError          skip (default) | deliver | fail: for a message to which the filter cannot be applied
 maxOffsetsPerTrigger   and maxBytesPerTrigger, minOffsetsPerTrigger, maxTriggerDelay: see limits.py      streams only
 minPartitions          minimum number of tasks
 failOnDataLoss         true (default) | false
@@ -65,7 +65,7 @@ OPTION_NAMES: Final = (
     "minPartitions",
     "failOnDataLoss",
 )
-"""Every option of a read."""
+"""All read options."""
 _FILTER_POLICIES: Final = {"skip": "skip", "deliver": "deliver", "fail": "raise"}
 """The values of onFilterError, and the corresponding filter policies."""
 _MAX_TASKS: Final = 100_000
@@ -91,7 +91,7 @@ class RowShape:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Validated options of a read.
+    """Validated read options.
 
     Args:
         states: Codes of the states to read, or None for all.
@@ -134,7 +134,7 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Return the validated options of a read; option names are case-insensitive."""
+    """Return the validated read options; option names are case-insensitive."""
     given = {name.lower(): value for name, value in options.items()}
     check_no_table(given)
     known = {name.lower(): name for name in OPTION_NAMES}

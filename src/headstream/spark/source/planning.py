@@ -33,7 +33,7 @@ def open_view(options: SourceOptions) -> LogView:
         _LOGGER.info("the filter is evaluated by %s, on stored bytes: %s", place, options.where.text)
     if isinstance(options.log, str):
         return DirectoryView(options.log, options.subscription)
-    from headstream.spark.source.server_view import ServerView  # it imports the client, which reading a directory does not need
+    from headstream.spark.source.server_view import ServerView  # imports the client, which a read of a directory does not need
 
     return ServerView(options.log, options.subscription)
 

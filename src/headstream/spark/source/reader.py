@@ -1,4 +1,4 @@
-"""Tasks on executors: ranges of offsets -> segment bytes -> Arrow, without a Python object per message.
+"""Tasks on executors: offset ranges -> segment bytes -> Arrow, without a Python object per message.
 
     Follower -> chunks of about 4 MiB -> slices of 10,000 messages -> Assembler (columns.py) -> RecordBatch
 
@@ -169,7 +169,7 @@ def _read_identity(path: str) -> object:
 
 
 class _PartReader:
-    """Reads one range, and tracks its progress for errors."""
+    """Reads one range, and tracks the progress for errors."""
 
     def __init__(self, task: ReadTask, part: ReadPart) -> None:
         self._task = task
@@ -195,7 +195,7 @@ class _PartReader:
                         if self._task.fail_on_data_loss:
                             raise
                         self._skip(follower.next_readable(error.until_offset), error)
-        except HeaderError as error:  # has its offset already
+        except HeaderError as error:  # already contains the offset
             error.where = f"{self._part.range.topic_partition}, {error.where}"
             raise
         except HeadstreamError as error:

@@ -76,7 +76,7 @@ def _add_batch(checkpoint: Path, change: Callable[[dict[str, Any]], None]) -> No
     changed = []
     for source in sources:
         positions: dict[str, Any] = json.loads(source)
-        if base is None:  # nothing is known to be read: everything is read from its beginning
+        if base is None:  # no finished micro-batch: every topic is read from its beginning
             positions = {name: value for name, value in positions.items() if name == "identity"}
         change(positions)
         changed.append(json.dumps(positions))

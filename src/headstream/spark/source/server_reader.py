@@ -1,4 +1,4 @@
-"""Tasks on executors for a log behind a server: ranges of offsets -> stored messages, prefetching one response.
+"""Tasks on executors for a log behind a server: offset ranges -> stored messages, prefetching one response.
 
 The server applies the filter and sends the matching messages. The code for files decodes these messages (reader.py).
 """

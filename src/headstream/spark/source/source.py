@@ -91,7 +91,7 @@ class HeadstreamDataSource(DataSource):
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self._given = dict(options)  # not yet known whether of a read or of a write
+        self._given = dict(options)  # not yet known whether these are options of a read or a write
 
     @classmethod
     def name(cls) -> str:
@@ -116,7 +116,7 @@ class HeadstreamDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame."""
-        from headstream.spark.sink.sink import HeadstreamWriter  # it imports pandas, which processes that read do not need
+        from headstream.spark.sink.sink import HeadstreamWriter  # imports pandas, which processes that read do not need
 
         return HeadstreamWriter(self._given, schema, overwrite)
 
@@ -158,7 +158,7 @@ class HeadstreamReader(DataSourceReader):
             tasks = plan_partitions(options, view, start, end)
         finally:
             view.close()
-        # Spark runs one task for an empty list too: return one that reads nothing.
+        # Spark runs one task for an empty list too: return a task that reads nothing.
         return tasks or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

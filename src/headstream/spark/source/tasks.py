@@ -13,7 +13,7 @@ MESSAGE_BYTES: Final = 512
 SMALL_COST: Final = 10_000
 """Cost below which a range does not get its own task, because the range fits one Arrow batch."""
 LARGE_COST: Final = 500_000
-"""Maximum cost of a task, about half a second, so that one large partition keeps every core busy."""
+"""Maximum cost of a task, about half a second, so that one large partition is read by all cores."""
 
 Task: TypeAlias = tuple[OffsetRange, ...]
 """The ranges of one Spark task, in reading order."""

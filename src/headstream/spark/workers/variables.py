@@ -23,7 +23,7 @@ def set_worker_variables(spark: SparkSession) -> None:
     with _lock:
         manager = spark._jsparkSession.sessionState().dataSourceManager()
         if not manager.dataSourceExists("headstream"):
-            return  # Spark reports this when the source is first used
+            return  # Spark reports the missing source when it is first used
         variables = manager.lookupDataSource("headstream").dataSourceCls().envVars()
         conf = spark._jsparkSession.sparkContext().conf()
         for name, value in {

@@ -184,7 +184,7 @@ class RetryingFetching(Fetching):
         return message
 
     def hand_out(self, count: int, *, is_first: bool = False) -> list[ReceivedMessage]:
-        """Return at most `count` messages, and none from the first message on that cannot be transformed."""
+        """Return at most `count` messages, up to the first message that cannot be transformed."""
         messages: list[ReceivedMessage] = []
         while len(messages) < count and (message := self._take()) is not None:
             self._handed_out[message.partition] = self.tracks[message.partition].begun_until

@@ -48,7 +48,7 @@ class UnfetchedRange:
 
 
 class LeaseSize:
-    """Computes how many messages to lease: the number that one worker processes in a short time."""
+    """Computes the number of messages to lease: the number that one worker processes in a short time."""
 
     def __init__(self, lease_s: float, most: int) -> None:
         self._target_s = min(_LONGEST_S, lease_s / _PARTS)
@@ -86,7 +86,7 @@ class Holding:
         return not self.buffer and not self.unfetched
 
     def add(self, grant: Grant, token: int, end_s: float) -> int:
-        """Add a grant; return its number of messages."""
+        """Add a grant; return the grant's message count."""
         for each in grant.ranges:
             held = HeldMessage(token, each.failures, end_s, grant.generation)
             self.unfetched.append(UnfetchedRange(grant.partition, each.from_offset, each.until_offset, held))

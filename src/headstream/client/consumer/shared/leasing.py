@@ -32,7 +32,7 @@ from headstream.errors import (
 )
 
 _MOST_NAMED: Final = 3
-"""Maximum number of messages that an error describes."""
+"""Maximum number of messages listed in an error."""
 
 _CHECK_EVERY_S: Final = 5.0
 """Interval at which a worker checks for added partitions, with one small request."""
@@ -51,7 +51,7 @@ class Leasing:
         wait_s: Maximum wait if no message could be leased, or None.
         is_paused: Whether the group was paused at the last request.
         scanned_count: Messages that the filter has examined.
-        failed_count: Examined messages that the filter could not be applied to.
+        failed_count: Examined messages to which the filter could not be applied.
     """
 
     def __init__(

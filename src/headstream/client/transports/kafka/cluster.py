@@ -34,13 +34,13 @@ _SLICE_S: Final = 0.1
 _PAUSE_S: Final = 0.1
 """Delay between two attempts of a request while a leader or coordinator is unavailable, seconds."""
 _INTERRUPT_S: Final = 1.0
-"""How long an interrupt of a thread is valid, seconds; longer than the interval of checks."""
+"""Time for which an interrupt of a thread is valid, seconds; longer than the interval of checks."""
 _ATTEMPT_S: Final = 5.0
 """Timeout of one attempt of a request, seconds; the next attempt is sent to the broker that is then responsible."""
 _COORDINATOR_MS: Final = 3000
-"""How long the admin client caches an unused group coordinator, milliseconds; the cache does not notice a failover."""
+"""Time for which the admin client caches an unused group coordinator, milliseconds; a failover does not update the cache."""
 _SPREAD_S: Final = 30.0
-"""Maximum time until all brokers know a new topic, seconds."""
+"""Maximum time until all brokers have the metadata of a new topic, seconds."""
 _LIST_S: Final = 2.0
 """Timeout of one attempt to list topics, seconds."""
 _unknown_topic: Final[int] = KafkaError.UNKNOWN_TOPIC_OR_PART  # type: ignore[attr-defined,unused-ignore]
@@ -171,7 +171,7 @@ class Cluster:
                 self.admin.list_topics(timeout=_LIST_S)
 
     def note_created(self, topic: TopicName) -> None:
-        """Retry for a limited time if a broker does not know a new topic, because metadata reaches brokers at different times."""
+        """Retry for a limited time if a new topic is unknown to a broker, because metadata reaches brokers at different times."""
         self._created_s[str(topic)] = time.monotonic()
 
     def note_deleted(self, topic: TopicName) -> None:
@@ -201,7 +201,7 @@ class Cluster:
         self.check_interrupt()
 
     def describe(self, topics: Iterable[str]) -> dict[str, Any]:
-        """Return descriptions of topics by their Kafka names; TopicNotFoundError if a topic does not exist."""
+        """Return topic descriptions by Kafka name; TopicNotFoundError if a topic does not exist."""
         wanted = TopicCollection(list(topics))
         where = ", ".join(str(self.names.topic_name(name)) for name in wanted.topic_names)
         return self.ask(where, lambda admin, timeout_s: admin.describe_topics(wanted, request_timeout=timeout_s))

@@ -36,7 +36,7 @@ _SLICE_S: Final = 0.1
 _POLL_S: Final = 0.05
 """Interval at which a member handles rebalances, seconds: a check of a queue, without a request."""
 _SETTLE_S: Final = 3.0
-"""How long a member that can expect a partition waits for another member to release a partition, seconds."""
+"""Maximum wait of a member that can expect a partition until another member releases a partition, seconds."""
 _DESCRIBE_S: Final = 0.5
 """Interval at which the group is described while a member waits for its first assignment, seconds."""
 _DESCRIBE_LIMIT_S: Final = 2.0
@@ -86,7 +86,7 @@ class KafkaMembership:
         self._release_timeout_s = max(session_timeout_ms, session_ms) / 1000
         strategy = cluster.address.settings.get("partition.assignment.strategy", "cooperative-sticky")
         self._is_cooperative = "cooperative" in strategy
-        # Identifies the member in descriptions of the group; Consumer.memberid() can block forever while another thread polls.
+        # Identifies the member in group descriptions; Consumer.memberid() can block indefinitely while another thread polls.
         self._client_id = f"{cluster.address.settings.get('client.id', 'headstream')}-{uuid.uuid4().hex[:12]}"
         self._consumer: Any = cluster.make(
             Consumer,

@@ -156,7 +156,7 @@ class PartitionReader:
         """Return the records of a partition from an offset on; callers that remove records must call set_position().
 
         Args:
-            offset: The first offset; if it does not exist any more, reading starts at the first existing offset.
+            offset: The first offset to read; if this offset was removed, reading starts at the first existing offset.
             is_complete: Whether to wait for all records that exist at the call, or only for one record.
 
         Returns:

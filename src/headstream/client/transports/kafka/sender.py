@@ -39,9 +39,9 @@ _SLICE_S: Final = 0.1
 _PURGE_S: Final = 5.0
 """Timeout of the delivery reports of purged messages, seconds."""
 _LINGER_MS: Final = 60_000
-"""Longer than enqueueing a batch takes; flush() then sends the batch in as few requests as possible."""
+"""Linger, milliseconds: longer than enqueueing a batch takes, so that flush() sends the batch in as few requests as possible."""
 _NEW_TOPIC_MS: Final = 5000
-"""How long messages of an unknown topic wait for its creation, milliseconds; afterwards, they fail."""
+"""Time for which messages of an unknown topic wait for its creation, milliseconds; afterwards, the messages fail."""
 _UNSENT: Final = frozenset({KafkaError._PURGE_QUEUE})  # type: ignore[attr-defined,unused-ignore]
 _UNANSWERED: Final = frozenset(
     {KafkaError._PURGE_INFLIGHT, KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}

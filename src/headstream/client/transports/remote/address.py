@@ -32,7 +32,7 @@ class RemoteOptions:
         tls_domain: The name in the server's certificate, if different from the host.
         connect_timeout_ms: Timeout for opening a connection.
         timeout_ms: Timeout for a response.
-        retry_timeout_ms: How long to reopen broken connections and retry idempotent commands; 0 disables retries.
+        retry_timeout_ms: Time for which broken connections are reopened and idempotent commands are retried; 0 disables retries.
     """
 
     tls: bool = False

@@ -31,7 +31,7 @@ _MOST_IDLE: Final = 8
 """Maximum idle connections."""
 
 _SOON_S: Final = 1.0
-"""How long to wait for the reply to a cancelled command before the connection is closed, seconds."""
+"""Maximum wait for the reply to a cancelled command before the connection is closed, seconds."""
 
 _ONCE_ONLY: Final = frozenset(
     {
@@ -65,7 +65,7 @@ _KEEPS_DOUBT: Final = _ONCE_ONLY | {Code.APPEND_NUMBERED}
 """Commands that report an unknown outcome if their retries fail, including idempotent commands."""
 
 _FORGOTTEN: Final = (Status.STALE_CLIENT, Status.UNAUTHENTICATED)
-"""Statuses of a connection that the server no longer knows; the command was not executed, and a new connection works."""
+"""Statuses of a connection that the server has forgotten; the command was not executed, and a new connection works."""
 
 
 class Caller:

@@ -1,4 +1,4 @@
-"""Unfinished messages of groups on a server."""
+"""Groups' unfinished messages on a server."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class RemoteLeases:
 
 
 class RemoteDeliveryViews:
-    """Views of the unfinished messages of groups."""
+    """Views of groups' unfinished messages."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -104,7 +104,7 @@ class RemoteDeliveryViews:
 
 
 class RemoteDeliveries:
-    """Commands for the unfinished messages of groups."""
+    """Commands for groups' unfinished messages."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller

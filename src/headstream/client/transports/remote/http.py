@@ -34,7 +34,7 @@ _NOT_LOGGED_IN: Final = (None, Status.UNAUTHENTICATED, Status.ACCESS_TOKEN_MISSI
 """Statuses of a refused access token; the server usually sends only 401."""
 _JSON: Final = "application/json"
 _EARLY_S: Final = 30
-"""How long before its expiry an access token is renewed, seconds."""
+"""Time before its expiry at which an access token is renewed, seconds."""
 
 
 class HttpConnector:

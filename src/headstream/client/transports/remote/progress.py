@@ -152,7 +152,7 @@ class RemoteGroups:
 
 
 def as_rebalanced(error: ClosedError) -> HeadstreamError:
-    """Return RebalancedError if the server no longer knows a member, else the error."""
+    """Return RebalancedError if the member is unknown to the server, else the error."""
     if error.status is None:
         return error
     return RebalancedError(

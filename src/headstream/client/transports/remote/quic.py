@@ -38,7 +38,7 @@ except ImportError as _error:
 _R = TypeVar("_R")
 _HEAD_BYTES: Final = 8
 _PING_S: Final = 3.0
-"""Interval of pings, seconds; the server closes a connection that is idle for 10 s."""
+"""Ping interval, seconds; the server closes a connection that is idle for 10 s."""
 _IDLE_S: Final = 30.0
 _WINDOW_BYTES: Final = 16 << 20
 """Maximum unacknowledged bytes that the server can send."""
@@ -105,7 +105,7 @@ class QuicClientConnection:
     def __init__(self, address: ServerUrl, configuration: QuicConfiguration) -> None:
         self._address = address
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)
-        family, kind, protocol, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)  # as the server chooses
+        family, kind, protocol, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)  # IPv4 first, as on the server
         self._place: Any = place
         self._changed = threading.Condition()
         self._quic = QuicConnection(configuration=configuration)

@@ -137,7 +137,7 @@ class Server:
         return self._caller.call(command)
 
     def update_user(self, user: int | str, *, username: str | None = None, is_active: bool | None = None) -> None:
-        """Change a user's name or status; None leaves the value unchanged."""
+        """Change a user's name or status; None leaves a value unchanged."""
         command = UpdateUser(user, username, None if is_active is None else _status(is_active))
         command.validate()
         self._caller.call(command)
@@ -153,7 +153,7 @@ class Server:
         self._caller.call(command)
 
     def delete_user(self, user: int | str) -> None:
-        """Delete a user with all tokens of the user."""
+        """Delete a user and the user's tokens."""
         self._caller.call(DeleteUser(user))
 
     # -- personal access tokens -------------------------------------------------------------------------------

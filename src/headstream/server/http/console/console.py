@@ -38,7 +38,7 @@ class Console:
         return None if self._cookie is None else self._cookie.read(headers)
 
     def with_cookie(self, headers: Mapping[str, str], code: Code, reply: Reply) -> Reply:
-        """Return a command's reply; set the cookie after a login of the console, remove the cookie after a logout."""
+        """Return a command's reply; set the cookie after a console login, and remove the cookie after a logout."""
         cookie = self._cookie
         if cookie is None or not cookie.is_from_console(headers) or reply.http_status >= 300:
             return reply

@@ -3,7 +3,7 @@
     intake.py           one epoll for all idle connections: reads bytes, writes responses
     small_requests.py   frame -> cached topic -> append or cached messages -> response
     vsr_requests.py     like small_requests.py, for frames of Iggy's protocol 0.11
-    traffic.py          counts of requests
+    traffic.py          request counts
     switch.py           HEADSTREAM_FAST_PATH=0 disables the fast path
 
 The fast path uses two compiled classes of lower layers: PartitionEnd (log/partition/partition_end.py), which appends, and

@@ -45,7 +45,7 @@ _MAX_EVENTS: Final = 64
 """Maximum number of connections returned by one epoll call."""
 
 _SPIN_S: Final = 40e-6
-"""How long the intake spins for the next request, seconds."""
+"""Time for which the intake spins for the next request, seconds."""
 
 _EARN_S: Final = 100e-6
 """A request within this time of the last round, seconds, earns a credit, because a spin could have received it."""
@@ -149,7 +149,7 @@ class Intake:
         """Answer the received bytes of one connection."""
         try:
             count: cython.longlong = receive(idle.descriptor, c.writable(self._scratch), len(self._scratch))
-            if count < 0:  # its transport reports the error
+            if count < 0:  # the transport reports the error
                 idle.connection.take(self._view[:0])
             elif count > 0:
                 self._traffic.received_bytes += count

@@ -351,7 +351,7 @@ class SmallRequests:
         chunk = ahead.take_cached(offset, count, _MAX_RESPONSE_BYTES, HEAD_BYTES)
         if (
             chunk is None and 1 <= count <= _MAX_READ_MESSAGES and self._log.reading(topic, route.partition) is locked
-        ):  # else it was closed
+        ):  # not closed
             chunk = _read_messages(locked.follower, offset, offset + count)
         if route.transactions != transactions:
             route.transactions = transactions

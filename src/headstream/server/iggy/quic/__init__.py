@@ -1,1 +1,1 @@
-"""The transport QUIC."""
+"""The QUIC transport."""

@@ -43,7 +43,7 @@ USER_WINDOW_BYTES: Final = 512 << 10
 
 _HEAD_BYTES: Final = 8
 _MOST_WAITS: Final = 64
-"""Limit of waits of one connection; an additional wait is answered as if it had timed out."""
+"""Maximum number of waits per connection; an additional wait is answered as if it had timed out."""
 
 
 class SharedQuic(Protocol):
@@ -108,7 +108,7 @@ class QuicClient:
         """The connection id that the server has chosen."""
         return self._connection.host_cid
 
-    # -- what the server calls ------------------------------------------------------------------------------
+    # -- called by the server -------------------------------------------------------------------------------
 
     def receive(self, datagram: bytes, address: tuple[str, int]) -> None:
         """Process a datagram of this connection."""
@@ -348,7 +348,7 @@ class QuicClient:
         if wait is None or self._responder is None or self._is_lost:
             return
         wait.cancel()
-        if self.is_busy and answer is None:  # one request of a session at a time
+        if self.is_busy and answer is None:  # a session runs one request at a time
             self._loop.call_later(0.01, self._retry_wait, stream, wait)
             return
         self._respond(stream, wait.code, wait.began_s, *(answer or self._responder.find(wait.code, wait.payload)))

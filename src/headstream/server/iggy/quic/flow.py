@@ -10,7 +10,7 @@ from typing import Any, Final
 from aioquic.quic.connection import QuicConnection
 
 _STREAMS: Final = 100
-"""Limit of concurrent requests of one connection."""
+"""Maximum number of concurrent requests per connection."""
 
 
 class BoundedQuicConnection(QuicConnection):

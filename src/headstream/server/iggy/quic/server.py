@@ -46,12 +46,12 @@ _UNAUTHENTICATED_WINDOW_BYTES: Final = 32 << 10
 _TRUSTED_HANDSHAKES: Final = 32
 """Number of pending handshakes from which new clients must validate their addresses (Retry)."""
 _MOST_HANDSHAKES: Final = 256
-"""Limit of pending handshakes; further first packets are dropped, and real clients resend them."""
+"""Maximum number of pending handshakes; further first packets are dropped, and real clients resend these packets."""
 _HANDSHAKES_A_SECOND: Final = 100
 """Handshakes per second; a handshake takes a few milliseconds, so that a flood leaves most of the time to other connections."""
 
 _MOST_WAITING: Final = 256
-"""Limit of queued datagrams of unauthenticated clients; real clients resend dropped datagrams."""
+"""Maximum number of queued datagrams of unauthenticated clients; real clients resend dropped datagrams."""
 
 _CHECK_S: Final = 0.5
 _SOCKET_BYTES: Final = 4 << 20
@@ -148,7 +148,7 @@ class QuicServer:
         self._socket.close()
         self._socket = None
 
-    # -- what connections call ------------------------------------------------------------------------------
+    # -- called by connections ------------------------------------------------------------------------------
 
     def send(self, datagram: bytes, address: tuple[str, int]) -> None:
         """Send a datagram; a datagram that the system rejects is lost, as on the network."""

@@ -70,7 +70,7 @@ class PendingWait:
 
     @property
     def is_over(self) -> bool:
-        """Whether messages are available or the wait can no longer succeed."""
+        """Whether messages are available or the wait cannot succeed any more."""
         try:
             return self._wait.is_ready
         except HeadstreamError:

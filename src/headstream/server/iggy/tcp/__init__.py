@@ -1,1 +1,1 @@
-"""The transport TCP."""
+"""The TCP transport."""

@@ -64,13 +64,13 @@ class SharedTcp(Protocol):
     workers: Workers
 
     def joined(self, connection: TcpServerConnection) -> bool:
-        """Register a new connection; return False if the limit of connections is reached."""
+        """Register a new connection; return False if the connection limit is reached."""
 
     def left(self, connection: TcpServerConnection) -> None:
         """Unregister a closed connection that has no running request."""
 
     def adapt_polls(self) -> None:
-        """Lower the size limit of polls according to the size of unread responses."""
+        """Lower the poll size limit according to the size of unread responses."""
 
 
 class TcpServerConnection(asyncio.BufferedProtocol):
@@ -97,7 +97,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._timeouts = ConnectionTimeouts(shared.limits, loop.time())
         self._memory: MemoryAccount
 
-    # -- what the transport calls ---------------------------------------------------------------------------
+    # -- called by the transport ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open a session, or abort the connection if the limit is reached."""
@@ -224,7 +224,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         if not self.is_busy:
             self._end()
 
-    # -- what the server calls ------------------------------------------------------------------------------
+    # -- called by the server -------------------------------------------------------------------------------
 
     @property
     def is_logged_in(self) -> bool:
@@ -260,7 +260,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
     # -- one frame after the other --------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Answer frames until none is left, one needs a worker or must wait, or the round ends; write the responses."""
+        """Answer frames until all are answered, a frame needs a worker or must wait, or the round ends; write the responses."""
         responder = self._responder
         if self._is_lost or self.is_busy or self._is_full or self._memory.is_waiting:
             return
@@ -375,7 +375,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         future.add_done_callback(partial(self._call_loop, partial(self._finish, code, perf_counter())))
 
     def _call_loop(self, function: Callable[..., None], *arguments: object) -> None:
-        with suppress(RuntimeError):  # the loop has been closed: the server has stopped
+        with suppress(RuntimeError):  # the loop is closed: the server has stopped
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _finish(self, code: int, began_s: float, future: Future[Response]) -> None:
@@ -410,7 +410,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         return True
 
     def _answer_wait(self) -> None:
-        """Answer the wait if messages are available or can no longer become available."""
+        """Answer the wait if messages are available, or cannot become available any more."""
         if self._wait is not None and self._wait.is_over:
             self._end_wait(self._wait.answer)
 

@@ -74,7 +74,7 @@ class TcpServer(StreamListener[TcpServerConnection]):
         self.adapt_polls()
 
     def adapt_polls(self) -> None:
-        """Lower the size limit of polls according to the size of unread responses."""
+        """Lower the poll size limit according to the size of unread responses."""
         free_bytes = self._settings.unsent_bytes - self.budget.held_bytes
         self.dispatcher.poll_bytes = max(_SMALL_POLL_BYTES, min(MAX_BATCH_BYTES, free_bytes))
 

@@ -18,9 +18,9 @@ from headstream.server.kafka.groups.membership import KafkaGroup
 from headstream.server.kafka.protocol.error_codes import ErrorCode, ProtocolError
 
 _MAX_GROUPS: Final = 10_000
-"""Limit of groups with members; each has at least one connection."""
+"""Maximum number of groups with members; each group has at least one connection."""
 _MAX_BYTES: Final = 64 << 20
-"""Limit of the metadata and assignments of all members."""
+"""Maximum size of the metadata and assignments of all members, bytes."""
 _ID_BYTES: Final = 16
 
 

@@ -27,7 +27,7 @@ class KafkaMember:
 
     Args:
         instance_id: The id of a static member, which keeps its assignment if it rejoins in time.
-        rebalance_s: How long other members wait for this member to rejoin, seconds.
+        rebalance_s: Maximum time that other members wait for this member to rejoin, seconds.
         protocols: Assignment protocol -> metadata, preferred protocol first.
     """
 
@@ -58,7 +58,7 @@ class Joining:
         instance_id: The id of a static member.
         protocol_type: The group's type, for example `consumer`.
         protocols: Assignment protocol -> metadata, preferred protocol first.
-        rebalance_s: How long other members wait for this member to rejoin, seconds.
+        rebalance_s: Maximum time that other members wait for this member to rejoin, seconds.
         must_return: Whether a new member first receives an id and must join again with this id.
         can_skip: Whether the member, if it is the leader, supports a join response that does not request an assignment.
     """

@@ -20,11 +20,11 @@ _Waited: TypeAlias = "Reply | asyncio.Future[dict[str, Any]]"
 _GROUP: Final = 0
 _LEAST_SESSION_MS: Final = 1_000
 _MOST_SESSION_MS: Final = 1_800_000
-"""Limits of a session timeout, milliseconds: the maximum is Kafka's; with a shorter minimum, pauses would remove members."""
+"""Session timeout limits, milliseconds. The maximum is Kafka's; with a shorter minimum, short pauses would remove members."""
 _LEAST_WITH_RETURN: Final = 4
 """First version of JoinGroup in which a new member receives its id before it joins."""
 _LEAST_WITH_SKIPPING: Final = 9
-"""First version of JoinGroup in which a response can tell the leader not to assign partitions."""
+"""First version of JoinGroup in which a response can instruct the leader not to assign partitions."""
 
 
 def check_group(call: Call, name: str) -> None:

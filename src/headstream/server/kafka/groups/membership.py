@@ -24,9 +24,9 @@ MAX_MEMBERS: Final = 1000
 """Maximum members of a group, because each change is sent to all members."""
 
 _FIRST_DELAY_S: Final = 0.25
-"""How long the first member of an empty group waits for other members, which usually start at the same time, seconds."""
+"""Time that the first member of an empty group waits for other members, which usually start at the same time, seconds."""
 _ID_LIFE_S: Final = 10.0
-"""How long a member id stays reserved for a member that has not yet joined with the id, seconds."""
+"""Time for which a member id stays reserved for a member that has not yet joined with the id, seconds."""
 
 
 @dataclass(eq=False)
@@ -55,7 +55,7 @@ class KafkaGroup:
         """Stored bytes of metadata and assignments."""
         return sum(member.size_bytes for member in self.members.values())
 
-    # -- requests of members --------------------------------------------------------------------------------
+    # -- member requests ------------------------------------------------------------------------------------
 
     def join(self, asked: Joining, make_id: Callable[[str], str], respond: Respond, now_s: float) -> None:
         """Add a member to the group, or let a member rejoin; the response is sent after all members have joined.

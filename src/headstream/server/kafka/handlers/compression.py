@@ -151,5 +151,5 @@ _SIZES: Final[dict[int, Callable[[memoryview], int | None]]] = {
     4: _declared_zstd_size,
 }
 _RATIOS: Final = {1: 1032, 2: 22, 3: 255, 4: 1 << 15}
-"""Maximum expansion of a codec: deflate: longest match in two bits; snappy: 64 in 3 bytes; lz4: length byte; zstd: one byte."""
+"""Maximum expansion by codec: deflate: longest match in two bits; snappy: 64 in 3 bytes; lz4: length byte; zstd: one byte."""
 _READERS: Final[dict[int, Callable[[memoryview, int], bytes]]] = {1: _gunzip, 2: _unsnap, 3: _unlz4, 4: _unzstd}

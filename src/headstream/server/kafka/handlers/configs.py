@@ -1,8 +1,8 @@
-"""The settings of topics with Kafka's names. Retention and cleanup can be changed. Other settings are accepted with
+"""Topic settings with Kafka's names. Retention and cleanup can be changed. Other settings are accepted with
 values that the server implements or whose effect clients cannot notice; responses contain effective values.
 
 cleanup.policy        delete, or compact, or both       compaction_delay_us
-delete.retention.ms   how long null values are kept compaction_delay_us
+delete.retention.ms   retention of null values          compaction_delay_us
 retention.ms          -1 for no limit                   retention_us
 retention.bytes       -1 for no limit                   retention_bytes, for all partitions together
 headstream.kafka.headers    a convention                kafka_headers
@@ -35,7 +35,7 @@ _STRING: Final = 2
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 
 _TOMBSTONES_MS: Final = 86_400_000
-"""How long null values stay in a compacted topic by default, milliseconds; as in Kafka."""
+"""Default time for which null values stay in a compacted topic, milliseconds; as in Kafka."""
 _NEVER: Final = str((1 << 63) - 1)
 _FIXED: Final[Mapping[str, tuple[str, int]]] = {
     "max.message.bytes": (str(MAX_BATCH_BYTES), _INT),
@@ -191,7 +191,7 @@ def _apply_policy(options: TopicOptions, value: str) -> TopicOptions:
 
 
 def describe_configs(call: Call) -> Reply:
-    """Return the settings of topics, and of the broker."""
+    """Return topic settings and broker settings."""
     return {"results": [_describe(call, resource) for resource in call.request["resources"]]}
 
 
@@ -218,12 +218,12 @@ def _find(call: Call, resource: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def alter_configs(call: Call) -> Reply:
-    """Replace all settings of topics."""
+    """Replace all topic settings."""
     return _change_all(call, {"config_operation": _SET}, replaces_all=True)
 
 
 def change_configs(call: Call) -> Reply:
-    """Change individual settings of topics."""
+    """Change individual topic settings."""
     return _change_all(call, {}, replaces_all=False)
 
 

@@ -34,7 +34,7 @@ _LEAST_BYTES: Final = 16 << 10
 """While memory is scarce, the first partition with messages still returns this many bytes."""
 _MOST_MESSAGES: Final = 1 << 20
 _STORED_SHARE: Final = 1.25
-"""Approximate ratio of the size of a stored message to the size of its record, by which the read limit is larger."""
+"""Approximate ratio of the size of a stored message to the size of its record, by which the read limit is multiplied."""
 _MOST_DELTA: Final = (1 << 31) - 1
 _MOST_EPOCH: Final = (1 << 31) - 1
 _MOST_PARTITIONS: Final = 10_000
@@ -86,7 +86,7 @@ class FetchSession:
 
     @property
     def max_wait_s(self) -> float:
-        """How long to wait for enough bytes."""
+        """Maximum wait for enough bytes, seconds."""
         return float(max(self.request["max_wait_ms"], 0)) / 1000
 
     @property
@@ -101,7 +101,7 @@ class FetchSession:
 
     @property
     def reads(self) -> int:
-        """The number of partitions in the next read."""
+        """Number of partitions in the next read."""
         return len(self._parts if self._is_full else self._pending)
 
     # -- partitions ------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class FetchSession:
             if self._is_full or size or answer.get("error_code") or bounds != part.shown:
                 topics.setdefault(part.topic, []).append(answer)
                 self._reported.append((part, bounds, size > 0))
-                self._pending[key] = None  # until a fetch after this one finds nothing new
+                self._pending[key] = None  # until a later fetch finds nothing new
             left -= size
             self._size += size
         return {"session_id": self.id, "responses": [{"topic": name, "partitions": answers} for name, answers in topics.items()]}

@@ -1,4 +1,4 @@
-"""Requests that create and delete topics, add partitions, and delete the messages of partitions before an offset."""
+"""Requests that create and delete topics, add partitions, and delete partition messages before an offset."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _add_partitions(call: Call, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def delete_records(call: Call) -> Reply:
-    """Delete the messages of partitions before an offset; return the new start offsets. Each partition can fail separately."""
+    """Delete partition messages before an offset; return the new start offsets. Each partition can fail separately."""
     return {
         "topics": [
             {"name": topic["name"], "partitions": [_delete_records(call, topic["name"], each) for each in topic["partitions"]]}

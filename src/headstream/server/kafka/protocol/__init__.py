@@ -1,1 +1,1 @@
-"""Encodes Kafka's protocol: frames, schemas of requests and responses, error codes. Sans-IO."""
+"""Encodes Kafka's protocol: frames, request and response schemas, error codes. Sans-IO."""

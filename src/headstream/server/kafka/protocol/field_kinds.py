@@ -1,4 +1,4 @@
-"""The kinds of fields of Kafka's messages: the layout of numbers, and defaults."""
+"""The field kinds of Kafka's messages: number layouts and defaults."""
 
 from __future__ import annotations
 

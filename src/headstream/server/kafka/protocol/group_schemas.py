@@ -1,4 +1,4 @@
-"""The schemas of consumer groups and their offsets.
+"""The schemas for consumer groups and group offsets.
 
 schema.py describes the notation; names and versions are as in Kafka's message definitions.
 """

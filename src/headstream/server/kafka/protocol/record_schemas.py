@@ -1,4 +1,4 @@
-"""The schemas of producing and fetching.
+"""The schemas for producing and fetching.
 
 schema.py describes the notation; names and versions are as in Kafka's message definitions.
 """

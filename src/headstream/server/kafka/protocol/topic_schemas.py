@@ -1,4 +1,4 @@
-"""The schemas of connections, topics and their settings.
+"""The schemas for connections, topics and topic settings.
 
 schema.py describes the notation; names and versions are as in Kafka's message definitions.
 """
