@@ -18,7 +18,7 @@ _HEAD_LINES: Final = 2
 _TABLE_LINES: Final = 4
 """Number of lines of a table that are not rows: an empty line, the title, the names and a rule."""
 _LEAST_ROWS: Final = 4
-_STALE: Final = frozenset({"failed", "not heard of"})
+_STALE: Final = frozenset({"failed", "not reporting"})
 
 
 def draw(overview: Overview, place: str, order: str, watched_count: int, lines: int | None = None) -> RenderableType:

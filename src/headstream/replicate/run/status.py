@@ -86,7 +86,7 @@ def read_status(ledger: Ledger, now_us: int) -> dict[str, Any]:
         heartbeat_us = stored.pop("heartbeat_us", HEARTBEAT_US)
         status |= stored
         if stored["state"] == "running" and now_us - stored["updated_us"] > _MISSED_HEARTBEATS * heartbeat_us:
-            status["state"] = "not heard of"  # killed, or in a long micro-batch
+            status["state"] = "not reporting"  # killed, or in a long micro-batch
     counts, waiting = ledger.counts(), ledger.waiting()
     status["waiting"] = waiting.count
     status["waiting_bytes"] = waiting.size_bytes

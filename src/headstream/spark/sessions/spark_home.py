@@ -32,14 +32,14 @@ SOURCE_VERSIONS: Final = ("4.0", "4.1", *SESSION_VERSIONS)
 LOG_SETTINGS_NAME: Final = "log4j2.properties"
 _LOG_SETTINGS: Final = """\
 rootLogger.level = error
-# Spark compares this level with the root's, and speaks up when they differ.
+# Spark compares this level with the root level, and logs a line if the levels differ.
 logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
 logger.shell.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
-# What it calls errors whenever a query is stopped in the middle of a micro-batch; one that fails says so itself.
+# Spark logs these errors whenever a query is stopped during a micro-batch; a failed query raises its own error.
 appender.stderr.filter.stopped.type = RegexFilter
 appender.stderr.filter.stopped.regex = (Aborting (task|commit)|Aborted commit|Data source write support .* abort).*
 appender.stderr.filter.stopped.onMatch = DENY

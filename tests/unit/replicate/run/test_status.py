@@ -18,7 +18,7 @@ def test_status_says_when_a_run_is_not_heard_of_any_more(tmp_path: Path) -> None
     assert read_status(work.ledger, work.now_us)["state"] == "has not run"
     note_status(work.ledger, "running", work.summary, work.schema_store.directory, work.now_us)
     assert read_status(work.ledger, work.now_us + HEARTBEAT_US)["state"] == "running"
-    assert read_status(work.ledger, work.now_us + 10 * HEARTBEAT_US)["state"] == "not heard of"
+    assert read_status(work.ledger, work.now_us + 10 * HEARTBEAT_US)["state"] == "not reporting"
     work.close()
 
 
