@@ -1,4 +1,4 @@
-"""Finds the files, and the parts of files, in a checkpoint's working copy that changed since the last record.
+"""Finds the files and file parts in a checkpoint's working copy that changed since the last record.
 
     *.sqlite                    read through SQLite, including the write-ahead log, and compared page by page
     log/streams/…  .log .index  append-only: earlier bytes are not read again

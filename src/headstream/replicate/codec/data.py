@@ -143,7 +143,7 @@ def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
     """Decode one data message to Python values.
 
     Args:
-        envelope: Of type DT.
+        envelope: An envelope of type DT.
         schema: The Avro schema of the table's version (TableMetadata.data_schema). Not needed for JSON, or if the envelope has a
             messageSchema, which takes precedence.
 

@@ -82,7 +82,7 @@ class StoredChanges(Protocol):
         """Return the changes."""
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Exclude more changes (COORDINATE_COLUMNS, also of other schemas) from the results of the other methods."""
+        """Exclude further changes (COORDINATE_COLUMNS, also of other schemas) from the results of the other methods."""
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
         """Return CHANGE_COORDINATES of the wanted changes, by default of all changes."""

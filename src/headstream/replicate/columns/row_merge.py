@@ -44,7 +44,7 @@ KNOWN_STATE: Final = -1
 """The number of an event that has the state of a key when its changes were first logged, and can replace older events."""
 _FILL: Final = "-"
 _MANY_PAIRS: Final = 64
-"""Number of pairs of groups above which a join by column is faster than a join by group."""
+"""Number of group pairs above which a join by column is faster than a join by group."""
 
 
 class Written(NamedTuple):

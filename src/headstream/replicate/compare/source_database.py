@@ -41,7 +41,7 @@ class JdbcAccess:
 
     @classmethod
     def parse(cls, url: str) -> JdbcAccess:
-        """Return the access for a URL; raise InvalidInputError if it is not the URL of a database."""
+        """Return the access for a URL; raise InvalidInputError if it is not a database URL."""
         if url.startswith("jdbc:"):
             return cls(url)
         parts = urlsplit(url)

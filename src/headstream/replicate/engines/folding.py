@@ -30,7 +30,7 @@ _DELETED_SHARE: Final = 0.2
 _MOST_FILES: Final = 200
 """Number of small files and files with deletion vectors at which the table is folded before its scheduled time."""
 _MOST_DELETED: Final = 0.5
-"""Number of deleted rows per row of the table at which the table is folded before its scheduled time."""
+"""Ratio of deleted rows to table rows at which the table is folded before its scheduled time."""
 _STEP_BYTES: Final = 256 << 20
 """Maximum size of the files of one commit, bytes: about five seconds of work."""
 COMPACTION_STEPS: Final = 16

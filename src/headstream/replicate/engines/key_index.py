@@ -80,7 +80,7 @@ class FileKeys:
 
 
 class SearchedKeys:
-    """The distinct keys to search, in the table's types. A key with a null matches no row."""
+    """The distinct keys to search for, in the table's types. A key with a null matches no row."""
 
     def __init__(self, keys: pa.Table) -> None:
         self.columns = tuple(keys.column_names)

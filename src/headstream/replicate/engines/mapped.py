@@ -51,7 +51,7 @@ class MappedTables(Protocol):
         """Add columns, null in the existing rows."""
 
     def widen(self, path: Place, columns: Mapping[str, str]) -> None:
-        """Widen the types of columns."""
+        """Widen column types."""
 
     def compact(self, path: Place, cluster_by: Sequence[str] = ()) -> None:
         """Merge small files; sort all rows by the columns in `cluster_by`, if there are any."""

@@ -37,7 +37,7 @@ _TYPES: Final[dict[str, PrimitiveType]] = {
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _FIRST_PARTITION_ID: Final = 1000
 _EXACT_DIGITS: Final = 15
-"""Number of digits of a decimal that the JSON of every writer keeps."""
+"""Maximum number of decimal digits that the JSON of every writer keeps."""
 _EXACT_TIME: Final = re.compile(r"\.\d{6}(Z|[+-]\d\d:\d\d)?$")
 _REPAIR: Final = "Run: headstream replicate iceberg check --repair"
 
@@ -151,7 +151,7 @@ def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
 
 
 def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:
-    """Return a bound of a column in a file as Iceberg's bytes; None if there is no bound or it may be inexact.
+    """Return a column's bound in a file, in Iceberg's binary form; None if there is no bound or it may be inexact.
 
     Spark computes MIN and MAX from bounds alone, except for strings. So bounds that Delta's log does not store exactly are
     omitted: times without microseconds (which most writers truncate), numbers in columns with NaN, and long decimals.

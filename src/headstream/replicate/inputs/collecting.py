@@ -72,7 +72,7 @@ def reason_of(error: BaseException) -> str:
 
 
 class SourceFault(NamedTuple):
-    """A loss of messages in a source, and the ways to continue."""
+    """A message loss in a source, and the ways to continue."""
 
     what: str
     advice: str

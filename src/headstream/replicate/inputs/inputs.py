@@ -88,7 +88,7 @@ class Input(Protocol):
         """Return the decoded messages of a micro-batch (decoded.DECODED_SCHEMA)."""
 
     def read_until(self, batch_id: int, times: Sequence[PartitionTimes]) -> int | None:
-        """Return the log time before which a micro-batch completes the reading of all partitions; None if unknown."""
+        """Return the log time before which all partitions are completely read after a micro-batch; None if unknown."""
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
         """Return at least the wanted messages (COORDINATE_COLUMNS) of a micro-batch, as SOURCE_COLUMNS."""
@@ -137,7 +137,7 @@ class FrameInput:
         return batch.mapInArrow(self._decode, DECODED_SPARK_SCHEMA)
 
     def read_until(self, batch_id: int, times: Sequence[PartitionTimes]) -> int | None:
-        """Return the log time before which a micro-batch completes the reading of all partitions; None if unknown."""
+        """Return the log time before which all partitions are completely read after a micro-batch; None if unknown."""
         return self._times.read_until(batch_id, times)
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
@@ -171,7 +171,7 @@ class LogInput:
         return batch
 
     def read_until(self, batch_id: int, times: Sequence[PartitionTimes]) -> int | None:
-        """Return the log time before which a micro-batch completes the reading of all partitions; None if unknown."""
+        """Return the log time before which all partitions are completely read after a micro-batch; None if unknown."""
         return planned_until(self._checkpoint, batch_id)
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
@@ -293,7 +293,7 @@ def _read_declared(directory: Place) -> list[tuple[Path, bytes]]:
         paths = sorted(path for path in directory.iterdir() if path.suffix in _DECLARED)
         return [(path, path.read_bytes()) for path in paths]
     except OSError as error:
-        raise StorageError(f"cannot read the directory of schemas: {error.strerror}", where=str(directory)) from error
+        raise StorageError(f"cannot read the schema directory: {error.strerror}", where=str(directory)) from error
 
 
 def _declared(path: Path, content: bytes, number: int) -> TableMetadata:

@@ -64,7 +64,7 @@ class Processor:
         self.parking.close()
 
     def store_schemas(self, decoded: Decoded) -> NewSchemas:
-        """Add the schemas of a micro-batch to the schema store before it is processed, so that it can be decoded again."""
+        """Add the schemas of a micro-batch to the schema store before the micro-batch is processed, which may decode it again."""
         return self._schemas.store_metadata(decoded.metadata)
 
     def process(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None = None) -> None:
@@ -78,7 +78,7 @@ class Processor:
         Raises:
             ReplicateError: too many messages of a topic are invalid and have no table, or too many wait. The micro-batch must be
                 read again.
-            StorageError: messages to set aside are no longer in the source. The micro-batch must be read again.
+            StorageError: messages to park are no longer in the source. The micro-batch must be read again.
         """
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
         self._summary.note_read(decoded)
@@ -105,7 +105,7 @@ class Processor:
         self._copies.follow()
 
     def _find_before(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None) -> pa.Table | None:
-        """Begin a micro-batch; return the coordinates of messages that an earlier run has set aside, or None in the first run."""
+        """Begin a micro-batch; return the coordinates of messages that an earlier run parked or dead-lettered, or None."""
         if self._last_again not in (None, batch_id):
             self.parking.forget_read_again()
             self._read_again = self._last_again = None

@@ -2,8 +2,8 @@
 
 A message, and its key if it is Avro, has the framing 0x00 | id int32 big-endian | Avro row. An id in a header
 (core/codec/schema_ids.py) is first inserted before the payload or key. The schema store's ids are `registry-<id>`, or
-`registry-<id>-<id of the key's schema>` if the fields of the key's schema are the table's primary key. For messages and keys of
-Debezium the ids are `debezium-avro-<id>`, and the entries have only the schema.
+`registry-<id>-<id of the key's schema>` if the fields of the key's schema are the table's primary key. For Debezium messages and
+keys, the ids are `debezium-avro-<id>`, and the entries have only the schema.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headstream.replicate.schemas.schema_store import StoredSchema
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
 DEBEZIUM_ID: Final = "debezium-avro-"
-"""Prefix of the ids of Debezium's schemas, which are not schemas of tables and whose entries have no columns."""
+"""Prefix of the ids of Debezium schemas, which are not table schemas and whose entries have no columns."""
 _ASK_AGAIN_SECONDS: Final = 5.0
 """Pause before an unavailable id is requested again, seconds."""
 

@@ -65,7 +65,7 @@ class SchemaObjects:
         copied = {path.name for path in self._directory.glob("[!.]*.json")}
         for name in found - copied:
             self._fetch(name)
-        if self._listed_s is None:  # of a schema store that was a directory until now
+        if self._listed_s is None:  # the schema store may have been a directory until now
             for name in copied - found:
                 StoreFiles(self.place / name).create((self._directory / name).read_bytes())
         self._listed_s = time.monotonic()

@@ -6,7 +6,7 @@ processes can read the store while other processes write to it, without Java or 
     {"arrived_us": 1690000000000000, "topic": "cdc/metadata", "partition": 1, "offset": 0, "metadata": {...}}
 
 If the id of a schema already belongs to another table's schema, the schema is stored as `<id>@table-<hash of its table>`. The
-topics or embedded schemas of rows then determine the table (schema_catalog.py).
+topics or the rows' embedded schemas then determine the table (schema_catalog.py).
 
 A message that names only its table waits for `table:<schema>/<table>`, for which find() returns the table's newest schema. If the
 message fits none of the table's first n schemas, it waits for `table:<schema>/<table>?after=<n>`.

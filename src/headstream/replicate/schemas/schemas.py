@@ -34,7 +34,7 @@ _LIMITS: Final[dict[str, tuple[Any, Any]]] = {
     "DATE": (date.min, date.max),
     "DATETIME": (datetime.min, datetime.max),
 }
-"""The ranges of source types that are narrower than the target type. (An Avro date has more days than a table's date.)"""
+"""The ranges of source types that are narrower than their target type. An Avro date can hold more days than a table's date."""
 _DATETIMES: Final = {"utc": "TIMESTAMP", "ntz": "TIMESTAMP_NTZ", "text": "STRING"}
 
 

@@ -29,7 +29,7 @@ _MOST_TAKEN_BYTES: Final = 1 << 30
 """Maximum size of rows taken by number, bytes: Arrow then concatenates a column's strings, which must be below 2 GiB."""
 _NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
 _PLAIN_FOLDER: Final = re.compile(r"[A-Za-z0-9_.=-]{3,200}")
-"""Pattern for a partition's directory. Files of other partitions are in the table's directory; see merge_on_read_refusal()."""
+"""Pattern for partition directories. Files of all other partitions are in the table's directory; see merge_on_read_refusal()."""
 _DEFAULT_INDEXED: Final = 32
 _LONGEST_TEXT: Final = 32
 """Maximum number of characters of a string in statistics."""
@@ -38,7 +38,7 @@ _SAMPLED_ROWS: Final = 1024
 """Number of rows that decide whether a column gets a dictionary, which costs time and space if nearly all values are distinct."""
 _REPEATED_SHARE: Final = 0.02
 _EXACT_DIGITS: Final = 15
-"""Number of digits of a decimal that a JSON number keeps in every reader."""
+"""Maximum number of decimal digits that a JSON number keeps in every reader."""
 
 
 class DataFileWriter:
@@ -144,7 +144,7 @@ def target_size(configuration: Mapping[str, str]) -> int:
 
 
 def _partitions(rows: pa.Table, columns: list[str]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
-    """Yield the rows of each partition, with the partition values in the form of the log."""
+    """Yield the rows of each partition, with the partition values as in the log."""
     if not columns or not rows.num_rows:
         if rows.num_rows:
             yield {}, rows
@@ -166,7 +166,7 @@ def _partitions(rows: pa.Table, columns: list[str]) -> Iterator[tuple[dict[str, 
 
 
 def _partition_text(value: Any) -> str | None:
-    """Return a partition value in the form of deltalake."""
+    """Return a partition value as deltalake writes it."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -195,7 +195,7 @@ class _Statistics:
         self._unknown: set[str] = set()
 
     def add(self, rows: pa.Table) -> None:
-        """Add the statistics of rows."""
+        """Add rows to the statistics."""
         self.rows += rows.num_rows
         for name in self._nulls:
             column = rows[name]

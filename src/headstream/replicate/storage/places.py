@@ -6,7 +6,7 @@
     hdfs://host:port/key
     file:///path, path                                a path
 
-A StorePlace contains the settings of its store, so that code with a location can read and write it. The settings are neither
+A StorePlace contains the settings of its store, so code needs nothing else to access the location. The settings are neither
 printed nor compared.
 """
 

@@ -276,7 +276,7 @@ class KeyLog(UnitMemory):
         return list(self._by_key)
 
     def _translated(self) -> Translated:
-        return Translated(self._path, "the changes of rows with other keys cannot be read or written")
+        return Translated(self._path, "the log of connected keys cannot be read or written")
 
 
 def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[KeyEvent]:

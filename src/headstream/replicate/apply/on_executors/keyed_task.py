@@ -1,4 +1,4 @@
-"""Divides changes and the stored rows of their keys into buckets of keys, on executors; no I/O.
+"""Divides changes and the stored rows of their keys into key buckets, on executors; no I/O.
 
 A bucket has all changes and all stored rows of its keys. The driver merges all changes of keys that key updates connect, because
 a key update can depend on other buckets and on changes that were logged earlier (key_log.py).

@@ -19,7 +19,7 @@ _DELETE: Final = pa.scalar(OPERATIONS.index("DELETE"), pa.int8())
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """The events of rows.
+    """Row events.
 
     Args:
         rows: The schema's columns, `_hs_sequence`, `_hs_delete`, `_hs_partial` (an upsert that omits columns of the table) and

@@ -231,7 +231,7 @@ def decode_rows(plan: RowPlan, data: BytesLike, starts: BytesLike, ends: BytesLi
     if total < 0:
         raise InvalidInputError(f"row {-1 - total} is outside the {known} rows, or outside the {size} bytes of data")
     if total > MAX_ROWS_BYTES or size > MAX_DATA_BYTES:
-        advice = "Decode rows of less than 2 GiB, in data of less than 4 GiB, at once"
+        advice = "Pass less than 2 GiB of rows, in less than 4 GiB of data, per call"
         raise InvalidInputError(f"the rows ({total} bytes) or the data ({size} bytes) are too large for one call", advice=advice)
     sizes_bytes = bytearray(16)
     slots: cython.longlong = c.load64_signed(task, codes.NOTE_COUNT) + 1  # an invalid row is overwritten by the next valid row

@@ -1,4 +1,4 @@
-"""Reads Debezium's messages and keys in Avro: 0x00 | schema id int32, big-endian | record.
+"""Reads Debezium's Avro messages and keys: 0x00 | schema id int32, big-endian | record.
 
 If the id is in a header, schemas/registry.py has inserted it before the record. Connect's Avro converter derives the Avro schema
 from Connect's schema, whose types are in `connect.type`, `connect.name` and `connect.parameters`. Every type becomes the same
@@ -74,7 +74,7 @@ def is_framed(key: bytes) -> bool:
 
 
 def key_columns(key: bytes, schema_store: SchemaStore) -> tuple[str, ...] | str:
-    """Return the columns of a framed key, or the id of its schema if the schema is missing.
+    """Return the columns of a framed key, or the key's schema id if the schema is missing.
 
     Raises:
         SchemaError: the schema is not Avro.
@@ -106,7 +106,7 @@ def read_avro_groups(
         try:
             reading = _reading(entry.metadata.data_schema, settings)
         except SchemaError as error:
-            yield no_messages(rows[places], reason=f"schema {number} of the registry: {error}")
+            yield no_messages(rows[places], reason=f"registry schema {number}: {error}")
             continue
         some = payloads.take(pa.array(places))
         yield in_envelopes(_read(reading, some, rows[places]), reading.shape)
