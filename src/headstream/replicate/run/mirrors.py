@@ -40,7 +40,7 @@ class MirrorOpener:
         if not __version__.startswith(f"{SUPPORTED}."):
             what, advice = f"pyiceberg {__version__} is not a supported version", f"Run: pip install 'pyiceberg~={SUPPORTED}.0'"
             raise EnvironmentSetupError(what, where="iceberg", advice=advice)
-        assert config.iceberg is not None, "the settings enable Iceberg tables"
+        assert config.iceberg is not None, "the settings have no Iceberg tables"
         self._config, self._settings = config, config.iceberg
         self._catalog: Any = None
 
@@ -56,7 +56,7 @@ class MirrorOpener:
         if self._catalog is None:
             self._catalog = open_catalog(self._settings, self._config.tables)
         place, identifier = place_table(self._config.tables, *table), self.identify(table)
-        assert identifier is not None, "the table has a mirror, see identify()"
+        assert identifier is not None, "the table has no mirror, see identify()"
         kept_us = self._config.vacuum_kept_us
         return TableMirror(self._catalog, place, identifier, most_snapshots=self._settings.snapshots, kept_us=kept_us)
 
