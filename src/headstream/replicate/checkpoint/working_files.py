@@ -169,7 +169,7 @@ class WorkingFiles:
                 continue
             try:
                 yield path, (self._root / path).stat()
-            except FileNotFoundError:  # renamed or deleted meanwhile, by Spark
+            except FileNotFoundError:  # renamed or deleted by Spark in the meantime
                 continue
         if is_live and place and not names and not folders:  # a partition without messages is an empty directory
             yield f"{place}/", found

@@ -109,7 +109,7 @@ def collapse(
     """Return the last change of each key whose changes are complete, and all changes of all other keys.
 
     Args:
-        wanted: Marks the keys that need all changes in any case; None: no key.
+        wanted: Marks the keys for which all changes are always needed; None: no key.
         soft: Whether a deleted row keeps its values, so changes before its deletion are needed.
         tracks: Whether to return all changes of a key with several inserts or updates, which can belong to several rows that a
             later key update distinguishes. This also applies if a change omits columns.

@@ -119,7 +119,7 @@ class Decoded:
 
         Args:
             schema_ids: The schemas; None for all.
-            wanted: COORDINATE_COLUMNS of the required changes; more changes can be returned. None for all.
+            wanted: COORDINATE_COLUMNS of the required changes; further changes can be returned. None for all.
         """
         for schema_id, stored in self.stored.items():
             if schema_ids is None or schema_id in schema_ids:

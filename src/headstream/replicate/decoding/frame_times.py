@@ -124,7 +124,7 @@ class FrameTimes:
 
 
 def _positions(value: object) -> dict[Partition, int]:
-    """Return the offsets of Spark's Kafka source, {"topic": {"0": 123}}; empty if they have another form."""
+    """Return the offsets of Spark's Kafka source, {"topic": {"0": 123}}; empty if they have a different form."""
     if not isinstance(value, Mapping):
         return {}
     found = {}

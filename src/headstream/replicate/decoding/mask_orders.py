@@ -191,7 +191,7 @@ def reverse_masks(masks: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def wider_than(masks: pa.BinaryArray, ordinals: frozenset[int]) -> RowMarks:
-    """Return which little-endian masks have a bit without a column.
+    """Return a mask of the rows whose little-endian mask has a bit without a column.
 
     Args:
         masks: Column or change masks.

@@ -190,7 +190,7 @@ class KeyIndex:
 
     Args:
         base: The directory of the indexes of all tables, created when needed. None: no index is stored.
-        most_bytes: Size of the table's indexes above which no more indexes are written, bytes.
+        most_bytes: Size of the table's indexes above which no further indexes are written, bytes.
     """
 
     def __init__(self, base: Path | None, table: str, most_bytes: int) -> None:

@@ -272,7 +272,7 @@ def _merge_by_sql(
 
 
 def _is_newer(snapshot: LogSnapshot, part: _Found, sequences: pa.ChunkedArray, least: str) -> Any:
-    """Return which rows are older than their matching changes; None if, by the file's statistics, all rows are older."""
+    """Return a mask of rows older than their matching changes; None if, by the file's statistics, all rows are older."""
     greatest = part.file.stats.get("maxValues", {}).get(_SEQUENCE)
     if isinstance(greatest, str) and greatest < least:
         return None
@@ -388,7 +388,7 @@ def _joined(old: Any, new: Positions) -> Any:
 
 
 def _is_among(values: Positions, found: Any) -> Any:
-    """Return which of the ascending numbers `values` are in the ascending numbers `found`."""
+    """Return a mask of the ascending numbers `values` that occur in the ascending numbers `found`."""
     places = np.searchsorted(found, values)
     places[places == len(found)] = 0
     return found[places] == values if len(found) else np.zeros(len(values), np.bool_)

@@ -1,4 +1,4 @@
-"""Collects a micro-batch's results in the driver, at once or, if they exceed the memory of Spark's driver, in pieces.
+"""Collects a micro-batch's results in the driver, in one fetch or, if they exceed the memory of Spark's driver, in pieces.
 
 If the results of all tasks are fetched together, the driver's JVM holds several copies in memory. In pieces, the results are
 computed once, stored on the executors' disks, and fetched a few rows at a time. The JVM frees a piece before it fetches the next.
@@ -100,7 +100,7 @@ def collect(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:
     """Return the rows of a frame.
 
     Args:
-        in_pieces: Whether the result is known not to fit into memory; otherwise pieces are used only if fetching at once fails.
+        in_pieces: Whether the result is known not to fit into memory; otherwise pieces are used only if a single fetch fails.
     """
     if not in_pieces:
         try:

@@ -269,7 +269,7 @@ def add_declared_schemas(schema_store: SchemaStore, directory: Place, now_us: in
         now_us: Current time, microseconds since 1970 UTC.
 
     Raises:
-        SchemaError: a file has another form, or another schema already has the id.
+        SchemaError: a file has a different form, or a different schema already has the id.
     """
     count = 0
     for number, (path, content) in enumerate(_read_declared(directory), start=1):

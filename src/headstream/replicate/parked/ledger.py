@@ -1,6 +1,6 @@
 """The ledger: the states of parked, delayed and dead messages, in a SQLite file of the checkpoint.
 
-The pipeline's own log has the bytes of these messages; the ledger records offsets and the cause of the wait. A parked batch (a
+The pipeline's own log has the bytes of these messages; the ledger records offsets and the reason for the wait. A parked batch (a
 row of the table `parcels`) consists of messages that were parked together for one reason and have consecutive offsets in one
 topic. A change of state is one transaction, after the bytes were written to the log and before the next step relies on the state.
 
@@ -381,7 +381,7 @@ def _bundle_of(parked_batch: ParkedBatch) -> Hashable:
 
 
 def _age(bundle: list[ParkedBatch]) -> tuple[bool, int]:
-    """Return a sort key by which transactions are first, then the oldest batches. Batches that were parked again have new ids."""
+    """Return a sort key that puts transactions first, then the oldest batches. Batches that were parked again have new ids."""
     return bundle[0].cause != "transaction", min(parked_batch.since_us for parked_batch in bundle)
 
 

@@ -1,4 +1,4 @@
-"""States of the messages that a pipeline has parked or dead-lettered, by offset in its own log. Read-only.
+"""States of the messages that a pipeline has parked or dead-lettered, by offset in the pipeline's own log. Read-only.
 
 The log keeps released messages too; the ledger records the messages that are still parked or dead, and their states.
 """

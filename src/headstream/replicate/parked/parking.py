@@ -55,7 +55,7 @@ class OnceTopic:
         offsets = np.full(messages.num_rows, -1, np.int64)
         for orphan in list(self._orphans):
             parts = list(self._log.read(self.topic, *orphan))
-            if not parts:  # erased meanwhile
+            if not parts:  # erased in the meantime
                 continue
             lost = pa.concat_tables(parts)
             rows, places = _match_same(messages, lost)

@@ -147,7 +147,7 @@ class IcebergMirrors:
         self._work.finish("Iceberg tables are behind their Delta tables", every_table=every_table)
 
     def close(self) -> None:
-        """Stop without more attempts; a running attempt continues."""
+        """Stop without further attempts; a running attempt continues."""
         self._work.close()
 
     def _sync(self, table: Table) -> None:

@@ -111,7 +111,7 @@ def open_checkpoint_store(config: ReplicateConfig, clock_us: Callable[[], int]) 
 
 
 def _move(first: Path, checkpoint_store: ObjectCheckpointStore) -> None:
-    """Move a checkpoint from a directory to an object store; no run may use the checkpoint meanwhile."""
+    """Move a checkpoint from a directory to an object store; no run may use the checkpoint during the move."""
     if not (first / "ledger.sqlite").is_file():
         raise StorageError(
             "there is no checkpoint of a pipeline", where=str(first), advice="Specify the directory that a pipeline used"
@@ -497,7 +497,7 @@ class ReplicatePipeline:
             self._reports.note(batch_id, batch_numbers(before, self._summary.to_dict()))
 
     def _sweep(self, is_all_read: Callable[[], bool], *, last: bool = False) -> None:
-        with self._lock:  # evaluated under the lock: no later micro-batch can begin meanwhile
+        with self._lock:  # evaluated under the lock: no later micro-batch can begin in the meantime
             all_read = is_all_read()
             if all_read and self._query.lastProgress is not None:  # that trigger or a later one found nothing
                 began = datetime.fromisoformat(self._query.lastProgress["timestamp"])

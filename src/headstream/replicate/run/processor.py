@@ -39,7 +39,7 @@ class Processor:
         self._now_us = context.clock_us
         self.bounds = WaitingBounds(config, ledger)
         self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger, self.bounds)
-        if config.accept_recreated:  # this or a later run reads an unfinished micro-batch again, under another number
+        if config.accept_recreated:  # this or a later run reads an unfinished micro-batch again, under a different number
             self.parking.note_read_again(self._now_us())
         self._read_again = self.parking.find_read_again()
         self._last_again: int | None = None

@@ -83,7 +83,7 @@ def check_workers(spark: SparkSession) -> None:
     """Check that the Python of Spark's workers has this version of Headstream, unless it is the Python of this process.
 
     Raises:
-        EnvironmentSetupError: a package is missing in the workers' Python or has another version.
+        EnvironmentSetupError: a package is missing in the workers' Python or has a different version.
     """
     python = str(spark.sparkContext.pythonExec)
     if find_workers(spark).in_driver and python == sys.executable:

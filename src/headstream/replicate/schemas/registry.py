@@ -40,7 +40,7 @@ class RegistrySchemas:
         self._not_before: dict[str, float] = {}
 
     def fetch(self, schema_id: str) -> StoredSchema | None:
-        """Return the schema of an id; None if the id has another form, or the schema is missing or currently unavailable.
+        """Return the schema of an id; None if the id has a different form, or the schema is missing or currently unavailable.
 
         Raises:
             SchemaError: the schema is not a schema of data messages.
@@ -52,7 +52,7 @@ class RegistrySchemas:
         try:
             schema = self._client.fetch(number)
             key = self._client.fetch(int(match[2])) if match[2] else None
-        except StorageError:  # the messages are parked meanwhile, and the status reports them
+        except StorageError:  # the messages are parked until then, and the status reports them
             schema = key = None
         if schema is None or (match[2] and key is None):
             self._not_before[schema_id] = time.monotonic() + _ASK_AGAIN_SECONDS

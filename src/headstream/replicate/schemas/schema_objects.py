@@ -23,7 +23,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 _MARK_NAME: Final = ".zone"
 _LIST_EVERY_S: Final = 5.0
-"""Maximum age of the list of a store's objects, seconds. An id that is requested for the first time is looked up at once."""
+"""Maximum age of a store's object list, seconds. An id that is requested for the first time is looked up immediately."""
 
 
 @functools.cache

@@ -144,7 +144,7 @@ class SchemaProvider(Protocol):
     """A source of schemas that do not arrive in metadata messages."""
 
     def fetch(self, schema_id: str) -> StoredSchema | None:
-        """Return the schema of an id; None if the id has another form, or the schema is missing or not yet available."""
+        """Return the schema of an id; None if the id has a different form, or the schema is missing or not yet available."""
 
 
 class SchemaStore:
@@ -174,7 +174,7 @@ class SchemaStore:
         """Store a schema; return whether it is new, under its id or the id for its table.
 
         Raises:
-            SchemaError: the id is stored with another schema of the table, or is invalid.
+            SchemaError: the id is stored with a different schema of the table, or is invalid.
             StorageError: the file cannot be written.
         """
         metadata = entry.metadata

@@ -93,7 +93,7 @@ def table_schema(
     """Prepare a schema for decoding.
 
     Args:
-        earlier: The versions of the table that arrived before this version, in order, by which columns keep their names.
+        earlier: The versions of the table that arrived before this version, in order; they determine the column names.
         own_schema: The Avro schema embedded in the data message, or None.
         details: Whether decoded changes contain all fields of a change, as a change table requires.
 

@@ -89,7 +89,7 @@ class SparkChanges:
         return rows if self.batch.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.batch.left_out)
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Exclude more changes, of any schema of the micro-batch, from fetches and merges."""
+        """Exclude further changes, of any schema of the micro-batch, from fetches and merges."""
         self.batch.left_out = join_coordinates([self.batch.left_out, coordinates])
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:

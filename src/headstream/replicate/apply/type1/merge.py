@@ -55,7 +55,7 @@ class Scd1Table(RememberedTable):
         self._resolver = Resolver(engine, keys, tombstones, self._log, soft=soft)
         self._soft = soft
         self._versioned = bool(engine.columns) and engine.count_values("_hs_versions") != 0
-        # Older versions of Headstream did not write the log; softly deleted rows have versions in any case.
+        # Older versions of Headstream did not write the log; softly deleted rows always have versions.
         self._tracked = self._versioned and not soft
         self._over = ""
 

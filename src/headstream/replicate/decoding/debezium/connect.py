@@ -184,7 +184,7 @@ class Placeholders:
         self._lists.append([{"scale": 0, "value": value} for value in one_byte_each])
 
     def marks(self, values: pa.Array) -> npt.NDArray[np.bool_] | None:
-        """Return which values are a placeholder; None if there are none.
+        """Return a mask of values that are a placeholder; None if there are none.
 
         Args:
             values: Values in the type in which they were read.
@@ -203,7 +203,7 @@ class Placeholders:
 
 
 def is_unknown(field: ConnectField, values: pa.Array) -> pa.Array:
-    """Return which values of a before image can represent unknown values: null or, in a NOT NULL column, the default or zero.
+    """Return a mask of before values that can stand for unknown values: null or, in a NOT NULL column, the default or zero.
 
     Args:
         values: Values in the type in which they were read. Structs and strings with a semantic name can always be unknown.

@@ -1,7 +1,7 @@
 """Reads Debezium's JSON messages, many at a time with Arrow's reader. Messages that this reader refuses are read one by one.
 
 Messages of one schema begin with the same bytes, `{"schema":{..},"payload":`, which are parsed once. The payload is a line of
-JSON that Arrow reads into columns. Messages in another form (white space, `payload` first) are first converted to this form.
+JSON that Arrow reads into columns. Messages in any other form (white space, `payload` first) are first converted to this form.
 Arrow cannot read maps, and refuses a batch with a string such as "NaN" in a numeric column. In these cases each message is
 decoded to Python values, and only messages that do not fit their schema are rejected.
 """
@@ -163,7 +163,7 @@ def _next(text: str, at: int) -> int:
 
 
 def _find_prefix(message: bytes) -> bytes | None:
-    """Return the first bytes that all messages of the schema have in common; None if the message has another form."""
+    """Return the prefix that all messages of the schema share; None if the message has a different form."""
     try:
         text = message.decode()
         _, end = _DECODER.raw_decode(text, len(_SCHEMA))

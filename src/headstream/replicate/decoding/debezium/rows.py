@@ -416,10 +416,10 @@ class _Decoding:
 
 
 def _begin_alike(keys: pa.BinaryArray, key: bytes | None) -> npt.NDArray[np.bool_]:
-    """Return which keys have the same prefix as `key` or, if `key` is not an object, which keys are not objects."""
+    """Return a mask of keys with the same prefix as `key` or, if `key` is not an object, of keys that are not objects."""
     head = _key_head(key or b"")
     alike = pc.starts_with(keys, pattern=head)
-    if head.endswith(b'":'):  # without a schema, keys with another number of columns begin alike
+    if head.endswith(b'":'):  # without a schema, keys with a different number of columns can share the prefix
         alike = pc.and_(alike, pc.equal(pc.count_substring(keys, '":'), (key or b"").count(b'":')))
     if not key:
         alike = pc.equal(pc.fill_null(pc.binary_length(keys), 0), 0)
