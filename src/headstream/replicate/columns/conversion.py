@@ -115,7 +115,7 @@ def array_from_json(values: list[Any], target: pa.DataType) -> tuple[pa.Array, d
     """Return JSON scalars as an array for convert(), and the reason for each rejected row.
 
     Args:
-        values: Of type str, int, Decimal, float, bool or None; BINARY is hex digits.
+        values: Values of type str, int, Decimal, float, bool or None; BINARY is hex digits.
 
     Returns:
         BINARY as bytes, all other types as strings; numbers keep all digits.

@@ -12,7 +12,7 @@ that was announced for a time contains the rows since that time, and its floor i
 same floor, AGAIN_MARK is appended to the floor.
 
     ".1690000000000000"                                        a row of the first load, below every change
-    "20230321213416580000000000000000017.1690000000000000"     a row of a later load: floor, a point, log time (us)
+    "20230321213416580000000000000000017.1690000000000000"     a row of a later load: floor, period, log time (us)
 
 A load has ended when the table has a change above the load's floor, or when the source marks the load's last row. Rows below the
 load's first possible position were not in the load, and thus no longer exist in the source. A source that marks first and

@@ -5,7 +5,7 @@ version of VERSION_CHARACTERS per column, in the order of the table's columns. V
 with '-' to the same length:
 
     "                                                    "   the column was not written yet
-    ".1690000000000000-----------------------------------"   the first full load: a point, and the row's log time
+    ".1690000000000000-----------------------------------"   the first full load: a period and the row's log time
     "20230321213416580000000000000000017-----------------"   a change
     "20230321213416580000000000000000017.1690000000000000"   a later load, above every change before it (see loads.py)
 

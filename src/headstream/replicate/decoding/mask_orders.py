@@ -208,7 +208,7 @@ def wider_than(masks: pa.BinaryArray, ordinals: frozenset[int]) -> RowMarks:
 
 
 def contradictions(masks: pa.BinaryArray, claims: Claims, ordinals: frozenset[int]) -> RowMarks:
-    """Return the rows whose little-endian mask omits a column that the row contains.
+    """Return a mask of the rows whose little-endian mask omits a column that the row contains.
 
     Args:
         masks: One mask per row; nulls are ignored.
@@ -240,7 +240,7 @@ def contradictions(masks: pa.BinaryArray, claims: Claims, ordinals: frozenset[in
 
 
 def exact_masks(masks: pa.BinaryArray, claims: Claims) -> RowMarks:
-    """Return the rows whose little-endian mask has exactly the columns that the row has changed (at least one column).
+    """Return a mask of the rows whose little-endian mask has exactly the columns that the row has changed (at least one).
 
     Args:
         masks: Change masks; a null mask is not exact.

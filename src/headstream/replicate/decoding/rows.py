@@ -367,7 +367,7 @@ def _check_rows(
         refuse(f"the change sequence has more than {MAX_SEQUENCE_CHARACTERS} characters", too_long)
     if longest:
         refuse(
-            "the change sequence must not contain a point, a space or a hyphen",
+            "the change sequence must not contain a period, a space or a hyphen",
             pc.fill_null(pc.match_substring_regex(sequences, _MARKS), False),
         )
     if shortest == 0:

@@ -1,4 +1,4 @@
-"""Folding: rewrites files with many deleted rows, and small files, without the deleted rows, in bounded steps.
+"""Folding: rewrites small files and files with many deleted rows, without the deleted rows, in bounded steps.
 
     per partition:  files with >= 20 % deleted rows  +  small files of similar sizes   ->   new files, one commit
 
@@ -72,7 +72,7 @@ def must_fold(snapshot: LogSnapshot) -> bool:
 def fold(
     snapshot: LogSnapshot, *, steps: int = COMPACTION_STEPS, step_bytes: int = _STEP_BYTES, all_vectors: bool = False
 ) -> Folded:
-    """Rewrite files with many deleted rows, and small files.
+    """Rewrite small files and files with many deleted rows.
 
     Args:
         snapshot: The table, for which merge_on_read_refusal() must allow deletion vectors; advanced to the last commit.

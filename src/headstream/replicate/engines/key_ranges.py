@@ -26,7 +26,7 @@ ValueRanges: TypeAlias = dict[str, list[tuple[Any, Any]]]
 _MOST_RANGES: Final = 16
 """Maximum number of ranges per key column: each range costs a comparison with every file."""
 _GAP_SHARE: Final = 64
-"""A gap is excluded if it is at least this fraction (1/n) of the span of the keys."""
+"""A gap is excluded if it is at least this fraction (1/n) of the key span."""
 
 
 def key_ranges(rows: pa.Table, keys: Sequence[str]) -> KeyRanges:

@@ -50,7 +50,7 @@ class IcebergSchema(NamedTuple):
         spec: The partition spec: identity transforms of columns.
         physical: Name of a column in data files and statistics -> field id and type.
         mapping: The value of NAME_MAPPING.
-        replaced: Names of columns that got another field id, for which older files have no values.
+        replaced: Names of columns that got a different field id, for which older files have no values.
     """
 
     schema: Schema
@@ -157,7 +157,7 @@ def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:
     omitted: times without microseconds (which most writers truncate), numbers in columns with NaN, and long decimals.
 
     Args:
-        value: A value from the statistics in Delta's log, decoded from JSON; numbers with a point are Decimals.
+        value: A value from the statistics in Delta's log, decoded from JSON; numbers with a decimal point are Decimals.
     """
     try:
         if value is None or isinstance(kind, (types.BinaryType, types.FloatType, types.DoubleType)):

@@ -82,7 +82,7 @@ class Input(Protocol):
         """Return the stream."""
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Make topics that were deleted and recreated begin at their first message; `checkpoint` belongs to the Spark query."""
+        """Restart deleted and recreated topics at their first message; `checkpoint` belongs to the Spark query."""
 
     def decoded(self, batch: DataFrame) -> DataFrame:
         """Return the decoded messages of a micro-batch (decoded.DECODED_SCHEMA)."""
@@ -129,7 +129,7 @@ class FrameInput:
         return self._messages
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Make Kafka topics that were deleted and recreated begin at their first message."""
+        """Restart deleted and recreated Kafka topics at their first message."""
         forget_recreated(self._messages, str(checkpoint))
 
     def decoded(self, batch: DataFrame) -> DataFrame:
@@ -158,7 +158,7 @@ class LogInput:
         self._decode = decode
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Make topics, or a log, that were deleted and recreated begin at their first message."""
+        """Restart deleted and recreated topics, or a recreated log, at the first message."""
         accept_recreated_log(checkpoint, self._options)
 
     def stream(self) -> DataFrame:

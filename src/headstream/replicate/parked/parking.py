@@ -75,7 +75,7 @@ class OnceTopic:
 PARKED_TOPIC: Final = "replicate/parked"
 DEAD_LETTER_TOPIC: Final = "replicate/dead-letter"
 MAX_RELEASE: Final = 200_000
-"""Maximum number of messages of a release, which is decoded and merged in memory as one unit (of at most MAX_UNIT_BYTES)."""
+"""Maximum number of messages per release, which is decoded and merged in memory as one unit (of at most MAX_UNIT_BYTES)."""
 _MAX_PARKED_BATCH_BYTES: Final = MAX_UNIT_BYTES // 8
 _MAX_PARKED_BATCHES: Final = 64
 """Maximum number of parked batches per call: reasons that contain a value must not create one parked batch per message."""

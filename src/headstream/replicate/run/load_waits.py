@@ -71,7 +71,7 @@ class LoadWaits:
         """Return the log times up to which the log has been read.
 
         Args:
-            read_us: The log time up to which the log is read with the current micro-batch, if known.
+            read_us: The log time up to which the log has been read, including the current micro-batch, if known.
             release: A release whose messages are decoded and no longer wait.
             waiting: Further messages (RAW_SCHEMA) that wait for their schema, in addition to messages in the ledger.
         """

@@ -72,7 +72,7 @@ class Processor:
 
         Args:
             find_raw: Returns messages of the micro-batch from the source.
-            read_until_us: Microseconds since 1970 UTC: this or an earlier micro-batch contains all messages that were
+            read_until_us: Time, microseconds since 1970 UTC: this or an earlier micro-batch contains all messages that were
                 logged before this time, in all partitions; None if unknown.
 
         Raises:

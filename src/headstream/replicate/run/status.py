@@ -39,7 +39,7 @@ def note_status(
     Args:
         state: `running`, `ended`, or `failed: ` followed by the reason.
         heartbeat_us: Maximum interval until the next status, microseconds.
-        catalog: The status of the tables' registration; None if there is no catalog.
+        catalog: The registration status of the tables; None if there is no catalog.
     """
     place = str(schema_store.absolute())  # a reader of the status can have another working directory
     document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": place, "run": summary.to_dict()}

@@ -254,7 +254,7 @@ def _close(connection: sqlite3.Connection, keys: list[str]) -> None:
 
 
 def _portions(keys: list[str]) -> Iterator[tuple[list[str], str]]:
-    """Yield keys in groups that fit a query's limit of parameters, with their placeholders."""
+    """Yield keys in groups that fit a query's parameter limit, with their placeholders."""
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]
         yield some, ", ".join("?" * len(some))

@@ -35,7 +35,7 @@ _LONGEST_TEXT: Final = 32
 """Maximum number of characters of a string in statistics."""
 _GREATEST: Final = "\U0010ffff"
 _SAMPLED_ROWS: Final = 1024
-"""Number of rows that decide whether a column gets a dictionary, which costs time and space if nearly all values are distinct."""
+"""Number of rows that determine whether a column gets a dictionary, which is costly if nearly all values are distinct."""
 _REPEATED_SHARE: Final = 0.02
 _EXACT_DIGITS: Final = 15
 """Maximum number of decimal digits that a JSON number keeps in every reader."""

@@ -89,7 +89,7 @@ class Scd2Table(RememberedTable):
 
     Args:
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
-        memory: The directory of the log of key updates; None: next to the table.
+        memory: The directory of the key-update log; None: next to the table.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Computes the versions (SCD type 2) that changes open and close, by columns and without I/O.
+"""Computes the versions (SCD type 2) that changes open and close, column by column, without I/O.
 
 A row of the table is a version of the source's row:
 
@@ -221,7 +221,7 @@ def _following(rows: _Rows) -> _Ints:
 
 
 def commit_times(sequences: pa.Array) -> pa.Array:
-    """Return the commit times in sequences, or null. A sequence of a full load ends with a point and the row's log time."""
+    """Return the commit times in sequences, or null. A sequence of a full load ends with a period and the row's log time."""
     known: dict[str, Any] = {}
     heads = pc.utf8_slice_codeunits(sequences, 0, _TIME_CHARACTERS)
     loads = pc.match_substring(sequences, ".")

@@ -280,7 +280,7 @@ def _encode_decimal(avro_type: AvroType, value: Decimal, subject: str) -> bytes:
     else:
         unscaled, rest = divmod(unscaled, int(10 ** min(-shift, len(digits) + 1)))
         if rest:
-            raise InvalidInputError(f"{subject} is {value}, which has more than {avro_type.scale} digits after the point")
+            raise InvalidInputError(f"{subject} is {value}, which has more than {avro_type.scale} digits after the decimal point")
     if sign:
         unscaled = -unscaled
     size = avro_type.size if avro_type.kind == "fixed" else (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
