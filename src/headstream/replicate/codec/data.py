@@ -149,7 +149,7 @@ def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
 
     Returns:
         The change. Avro values are converted by codec.avro.values.decode_value(). JSON values are unchanged, except that numbers
-        with a fraction or an exponent are Decimals with all digits. Masks are little-endian bytes in both forms. An optional header,
+        with a fraction or exponent are Decimals with all digits. Masks are little-endian bytes in both forms. An optional header,
         such as the timestamp, is "" or None if it has an invalid type.
 
     Raises:
