@@ -10,7 +10,7 @@ with '-' to the same length:
     "20230321213416580000000000000000017.1690000000000000"   a later load, above every change before it (see loads.py)
 
 A key update that omits columns moves these columns from the old key. At the new key they are newer than all earlier values and
-older than the columns of the key update itself, and they retain their order. So their version is the key update's sequence, a
+older than the columns of the key update itself, and they retain their order. Thus, their version is the key update's sequence, a
 space, and the previous version.
 
     "20230321213416580000000000000000031 20230321213416580000000000000000017-----------------"

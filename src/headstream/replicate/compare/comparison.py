@@ -1,6 +1,6 @@
 """Compares one table with its source, also while the pipeline applies changes.
 
-A row may differ merely because its change is late. So the row is read again, in these steps:
+A row may differ merely because its change is late. Therefore, the row is read again, in these steps:
 
     1. read the source's row
     2. wait until the pipeline has applied every message that was logged up to the time of step 1

@@ -1,4 +1,4 @@
-"""A source database that Spark reads over JDBC. It is never written to.
+"""A source database that Spark reads over JDBC. Headstream never writes to the database.
 
 postgresql://user:password@host:port/database      mariadb://…, mysql://…      with a set of jars for the driver
 jdbc:sqlserver://…                                 any other database; pass the driver's jar to Spark (spark.jars)

@@ -1,6 +1,6 @@
 """The engine for a cluster: Spark for large changes and large tables, deltalake in the driver for small changes of small tables.
 
-A Spark MERGE takes at least a second, and a merge by deltalake takes a few hundredths of a second. So a micro-batch with few
+A Spark MERGE takes at least a second, and a merge by deltalake takes a few hundredths of a second. Thus, a micro-batch with few
 changes in each of many tables is merged in the driver. Limits on the sizes of changes and tables bound the driver's memory.
 """
 

@@ -437,7 +437,7 @@ def _copied(rows: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> It
     """Yield a table's rows with other types, from a copy in a local file.
 
     A thread of deltalake's runtime waits for the rows that it writes. Reading the table's files requires another thread of the
-    runtime, which has as many threads as cores, and a waiting thread can hold Python's lock. So without the copy, widening as
+    runtime, which has as many threads as cores, and a waiting thread can hold Python's lock. Thus, without the copy, widening as
     many tables as cores at the same time would cause a deadlock.
     """
     with pa.ipc.new_stream(str(path), schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:

@@ -272,7 +272,7 @@ def _merge_by_sql(
 
 
 def _is_newer(snapshot: LogSnapshot, part: _Found, sequences: pa.ChunkedArray, least: str) -> Any:
-    """Return a mask of rows older than their matching changes; None if, by the file's statistics, all rows are older."""
+    """Return a mask of rows older than their matching changes; None if all rows are older."""
     greatest = part.file.stats.get("maxValues", {}).get(_SEQUENCE)
     if isinstance(greatest, str) and greatest < least:
         return None

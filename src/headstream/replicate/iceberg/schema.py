@@ -153,7 +153,7 @@ def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
 def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:
     """Return a column's bound in a file, in Iceberg's binary form; None if there is no bound or it may be inexact.
 
-    Spark computes MIN and MAX from bounds alone, except for strings. So bounds that Delta's log does not store exactly are
+    Spark computes MIN and MAX from bounds alone, except for strings. Thus, bounds that Delta's log does not store exactly are
     omitted: times without microseconds (which most writers truncate), numbers in columns with NaN, and long decimals.
 
     Args:

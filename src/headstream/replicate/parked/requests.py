@@ -1,6 +1,6 @@
 """Operators' requests to a pipeline: rows of its ledger that the current or next run executes.
 
-Only the running process writes the pipeline's log and tables. So a redrive from the command line is a row in the ledger, which
+Only the running process writes the pipeline's log and tables. Thus, a redrive from the command line is a row in the ledger, which
 the run executes between two micro-batches. One transaction stores a request's selected batches and its completion. If only some
 messages of a batch are selected, the batch is split.
 """

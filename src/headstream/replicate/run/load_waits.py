@@ -5,7 +5,7 @@
              limits `until` for at most schema_wait, and not at the end of a run with `once`
 
 Rows logged before `until` get their positions; later rows are parked with the cause `load`. The limit of each table is stored
-before the unit is merged. So a unit that is rerun with a later `until` parks the same rows as before.
+before the unit is merged. Thus, a unit that is rerun with a later `until` parks the same rows as before.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class SchemaCatalog:
         """Return the possible schemas of JSON rows with the given columns, the most likely schema first.
 
         Schemas with exactly these columns are first, then schemas with more columns, the newest first. If no schema has all
-        columns, the row waits for the next schema. So the result for a row does not depend on which other schemas have arrived.
+        columns, the row waits for the next schema. Thus the result for a row does not depend on which other schemas have arrived.
 
         Returns:
             One or more schemas; a single result can also be a reason or a missing schema.

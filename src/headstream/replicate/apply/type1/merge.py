@@ -270,7 +270,7 @@ class Scd1Table(RememberedTable):
     def end_load(self, bound: str, columns: Sequence[str], app_id: str, version: int) -> RowCounts:
         """Remove the rows that an ended full load does not contain: rows that no change above `bound` has written. Idempotent.
 
-        Before the load was known, a key update can have moved a row that the load does not contain. So connected keys are
+        Before the load was known, a key update can have moved a row that the load does not contain. Thus, connected keys are
         replayed without the rows that the load has ended. If changes above `bound` have written only some columns of a row, the
         other columns become null.
 

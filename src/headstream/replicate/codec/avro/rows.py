@@ -40,7 +40,7 @@ __all__ = ["ColumnBuffers", "RowPlan", "Rows", "compile_rows", "decode_rows"]
 
 MAX_ROWS_BYTES: Final = (1 << 31) - 1  # the range of a column's int32 offsets
 MAX_DATA_BYTES: Final = (1 << 32) - 1  # the range of scratch's uint32
-# A string of at most SHORT bytes is copied as SHORT bytes, without a call. So SHORT bytes must be readable from the string's
+# A string of at most SHORT bytes is copied as SHORT bytes, without a call. Thus, SHORT bytes must be readable from the string's
 # start, and writable after a column's last string.
 SHORT = cython.declare(cython.longlong, 16)
 # Number of rows whose strings are copied column by column at a time: few enough to stay in the processor's cache.
