@@ -88,7 +88,7 @@ class TableMetadata:
         return tuple(column.name for column in sorted(keys, key=lambda column: column.primary_key_position))
 
     def to_json(self) -> str:
-        """Return the metadata in the form of a JSON metadata message."""
+        """Return the metadata as a JSON metadata message."""
         return encode_json(_to_message(self)).decode()
 
     @classmethod
@@ -96,7 +96,7 @@ class TableMetadata:
         """Parse the result of to_json() or a metadata message in JSON.
 
         Raises:
-            SchemaError: the string does not have this form.
+            SchemaError: the string does not have this format.
         """
         try:
             return _from_message(decode_json(text.encode(), decimals=True))

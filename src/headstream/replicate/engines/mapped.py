@@ -132,7 +132,7 @@ def _table(path: Place) -> str:
 
 
 def spark_path(path: Place) -> str:
-    """Return a table's directory or URI in Spark's form."""
+    """Return a table's directory or URI in Spark's format."""
     return path.hadoop_uri if isinstance(path, StorePlace) else str(path.resolve())
 
 

@@ -375,7 +375,7 @@ def _file_test(name: str, values: pa.ChunkedArray, is_partition: bool) -> Callab
 
 
 def _comparable(bound: Any, kind: pa.DataType) -> Any:
-    """Return a statistics or partition value in the form of the keys: dates are days since 1970."""
+    """Convert a statistics or partition value to the keys' representation: dates are days since 1970."""
     if pa.types.is_date32(kind):
         return datetime.date.fromisoformat(bound).toordinal() - _EPOCH
     return int(bound) if pa.types.is_integer(kind) else bound

@@ -79,7 +79,7 @@ class FileStats(NamedTuple):
 
 
 def make_file(location: str, size: int, rows: int, partition: Sequence[Any], stats: FileStats, *, deletes: bool) -> DataFile:
-    """Return a file in the form of a manifest entry.
+    """Return a file as the data of a manifest entry.
 
     Args:
         size: Size of the file, bytes.

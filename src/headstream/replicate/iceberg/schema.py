@@ -132,7 +132,7 @@ def _is_promotion(old: Any, new: Any) -> bool:
 
 
 def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
-    """Return a partition value in the form of Iceberg's manifests; an empty string in Delta's log means null."""
+    """Return a partition value in the format of Iceberg manifests; an empty string in Delta's log means null."""
     if not text:
         return None
     if isinstance(kind, types.StringType):

@@ -139,7 +139,7 @@ def _fetch(kept: DataFrame, first: int, last: int) -> pa.Table:
 def find_planned_batch(checkpoint: Path) -> int | None:
     """Return the number of the micro-batch that an earlier run planned but did not finish, or None.
 
-    The offsets of this micro-batch are fixed, whatever the current limits, so it may be the micro-batch that did not fit.
+    The offsets of this micro-batch are fixed, regardless of the current limits, so it may be the micro-batch that did not fit.
     """
     planned, finished = (_newest(checkpoint / name) for name in ("offsets", "commits"))
     return planned if planned is not None and (finished is None or planned > finished) else None

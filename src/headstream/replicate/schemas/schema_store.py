@@ -167,7 +167,7 @@ class SchemaStore:
 
     @property
     def resolved_place(self) -> StorePlace | None:
-        """The URI with all settings of its store, because executors have other environments."""
+        """The URI with all settings of its store, because executors have different environments."""
         return None if self.place is None else bind(self.place, self.place.access.resolved())
 
     def add(self, entry: StoredSchema) -> bool:

@@ -170,7 +170,7 @@ class AzureAccess(StoreAccess):
 
     @property
     def hadoop_root(self) -> str:
-        """Scheme and container in the form of Hadoop's file systems."""
+        """Scheme and container, as in Hadoop URIs."""
         return f"abfss://{self.bucket}"
 
     def describe(self) -> str:

@@ -246,7 +246,7 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, ...] | None:
 
 
 def _as_json(kind: pa.DataType, least: Any, greatest: Any) -> tuple[Any, Any]:
-    """Return bounds in the form of the log; None for a bound that the log cannot represent."""
+    """Return bounds in the log's format; None for a bound that the log cannot represent."""
     if pa.types.is_string(kind):
         return least[:_LONGEST_TEXT], _greatest_text(greatest)
     if pa.types.is_timestamp(kind):  # in milliseconds, which all readers support
@@ -267,7 +267,7 @@ def _greatest_text(text: str) -> str | None:
 
 
 def _moment(*, days: int = 0, milliseconds: int = 0, suffix: str = "") -> str | None:
-    """Return a time since 1970 in the form of the log; None outside the years 1 to 9999."""
+    """Return a time since 1970 in the log's format; None outside the years 1 to 9999."""
     try:
         moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=days, milliseconds=milliseconds)
     except OverflowError:

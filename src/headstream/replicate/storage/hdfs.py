@@ -61,7 +61,7 @@ class HdfsAccess(StoreAccess):
 
     @property
     def hadoop_root(self) -> str:
-        """Scheme and NameNode in the form of Hadoop's file systems."""
+        """Scheme and NameNode, as in Hadoop URIs."""
         return f"hdfs://{self.bucket}"
 
     def describe(self) -> str:

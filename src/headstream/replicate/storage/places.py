@@ -92,7 +92,7 @@ class StorePlace:
 
     @property
     def hadoop_uri(self) -> str:
-        """The URI in the form of Hadoop's file systems."""
+        """The URI in Hadoop's format."""
         return f"{self.access.hadoop_root}/{self.key}"
 
 

@@ -123,7 +123,7 @@ class StoreAccess(ABC):
 
     @property
     def hadoop_root(self) -> str:
-        """Scheme and bucket in the form of Hadoop's file systems."""
+        """Scheme and bucket, as in Hadoop URIs."""
         raise NotImplementedError
 
     def redact(self, text: str) -> str:

@@ -130,7 +130,7 @@ def _reading(schema: str, settings: DebeziumSettings) -> _Reading:
 
 
 def _connect_schema(node: Any, named: dict[str, Any], *, optional: bool = False) -> dict[str, Any]:
-    """Return the Connect schema of an Avro schema, in the form of JsonConverter.
+    """Return the Connect schema of an Avro schema, in JsonConverter's format.
 
     Args:
         named: The named types that were defined earlier, by the last part of their name.
@@ -188,7 +188,7 @@ def _read(reading: _Reading, payloads: pa.BinaryArray, rows: RowNumbers) -> Mess
 
 
 def _json_values(value: Any) -> Any:
-    """Return a decoded value in JSON types, in the form of JsonConverter."""
+    """Return a decoded value in JSON types, in JsonConverter's format."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, list):

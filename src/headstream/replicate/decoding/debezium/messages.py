@@ -182,7 +182,7 @@ def shape_of(schema: Mapping[str, Any], settings: DebeziumSettings) -> Shape:
     """Return the shape of a schema's messages.
 
     Args:
-        schema: Connect schema in the form of JsonConverter.
+        schema: Connect schema in JsonConverter's format.
 
     Raises:
         SchemaError: a type does not exist in Kafka Connect, or flattened messages cannot be read.
@@ -425,7 +425,7 @@ def fit(kind: ConnectField, value: Any) -> Any:
 
 
 def read_key(key: bytes) -> dict[str, Any] | None:
-    """Return the columns of a record key in JSON, or of a header in this form; None if the value is not an object."""
+    """Return the columns of a JSON record key, or of a header in the same format; None if the value is not an object."""
     try:
         document = json.loads(key, parse_float=Decimal)
     except ValueError:
