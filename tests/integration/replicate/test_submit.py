@@ -132,7 +132,7 @@ def test_a_session_that_lacks_something_is_refused_by_name_before_the_run(tmp_pa
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=800)
     assert ran.returncode == 0, ran.stderr[-3000:]
     found = json.loads(ran.stdout.splitlines()[-1])
-    lacks = "this session lacks the jars of Delta and spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
+    lacks = "this session lacks Delta's jars and spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
     assert f"Spark merges the tables, but {lacks}spark.sql.catalog.spark_catalog=" in found["no delta, spark"]
     assert "headstream.spark.session()" in found["no delta, spark"]
     assert found["no delta, deltalake"] == 2, "deltalake needs no jars"

@@ -19,7 +19,7 @@ from headstream.replicate.engines.plan import quote_name, quote_text
 from headstream.replicate.storage.delta_places import Translated
 
 _MOST_FILES: Final = 64
-"""Number of small files above which the files are merged; a lookup opens each file with an overlapping range of sequences."""
+"""Number of small files above which the files are merged; a lookup opens each file with an overlapping sequence range."""
 
 
 class Tombstones(UnitMemory):

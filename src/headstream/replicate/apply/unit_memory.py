@@ -45,7 +45,7 @@ class UnitMemory(ABC):
             return
         if not engine.columns:  # the table was dropped: its deletions remain
             self._retain()
-        elif not _has(engine, unit) and not _has(TableLog(engine.path), unit):  # the engine can lack a commit with no response
+        elif not _has(engine, unit) and not _has(TableLog(engine.path), unit):  # a commit's response can be lost
             self._take_back(unit)
         self._undecided = None
 
@@ -71,7 +71,7 @@ class UnitMemory(ABC):
 
 
 class RememberedTable(MergedTable):
-    """A target table with its tombstones or logs of changes."""
+    """A target table with its tombstones or change logs."""
 
     def __init__(self, engine: TableEngine, keys: list[str], *memories: UnitMemory) -> None:
         super().__init__(engine, keys)

@@ -7,7 +7,7 @@
     requests/…              requests from other machines, see remote_requests.py
 
 The process that creates commit 13 has the checkpoint. If two processes try to create it, the store refuses one, which then stops.
-A process takes over a checkpoint by a commit without changes. This commit is never deleted, so the previous process always finds
+A process takes over a checkpoint with an empty commit. This commit is never deleted, so the previous process always finds
 that its next number exists. After taking over, a process looks for a snapshot with the number of its commit or a higher number.
 Such a snapshot shows that the process has read an old state and recreated a deleted commit; the process then starts again.
 """

@@ -1,4 +1,4 @@
-"""Finds the files, and the parts of files, in a checkpoint's working copy that changed since the last record.
+"""Finds the files and file parts in a checkpoint's working copy that changed since the last record.
 
     *.sqlite                    read through SQLite, including the write-ahead log, and compared page by page
     log/streams/…  .log .index  append-only: earlier bytes are not read again
@@ -169,7 +169,7 @@ class WorkingFiles:
                 continue
             try:
                 yield path, (self._root / path).stat()
-            except FileNotFoundError:  # renamed or deleted meanwhile, by Spark
+            except FileNotFoundError:  # renamed or deleted by Spark in the meantime
                 continue
         if is_live and place and not names and not folders:  # a partition without messages is an empty directory
             yield f"{place}/", found

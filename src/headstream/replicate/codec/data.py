@@ -143,13 +143,13 @@ def decode_data(envelope: Envelope, schema: str | None = None) -> Change:
     """Decode one data message to Python values.
 
     Args:
-        envelope: Of type DT.
+        envelope: An envelope of type DT.
         schema: The Avro schema of the table's version (TableMetadata.data_schema). Not needed for JSON, or if the envelope has a
             messageSchema, which takes precedence.
 
     Returns:
         The change. Avro values are converted by codec.avro.values.decode_value(). JSON values are unchanged, except that numbers
-        with a point or an exponent are Decimals with all digits. Masks are little-endian bytes in both forms. An optional header,
+        with a fraction or exponent are Decimals with all digits. Masks are little-endian bytes in both forms. An optional header,
         such as the timestamp, is "" or None if it has an invalid type.
 
     Raises:

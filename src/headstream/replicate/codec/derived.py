@@ -101,7 +101,7 @@ def _plain(kind: AvroType) -> AvroType:
 
 
 def _split_namespace(namespace: str) -> tuple[str, str, str]:
-    """Return task, schema and table; the name of a task can contain dots."""
+    """Return task, schema and table; a task name can contain dots."""
     parts = namespace.removeprefix(_NAMESPACE).split(".")
     if len(parts) < 2:
         return "", "", parts[0]

@@ -66,7 +66,7 @@ def decode_envelope(value: bytes, layout: MessageFormat = _DEFAULT) -> Envelope:
         return _decode_json(data, layout)
     if data.startswith(b"\0") and len(data) >= 5:
         schema = int.from_bytes(data[1:5], "big")
-        raise DecodeError(f"the message has the framing of a schema registry (schema {schema}) instead of an envelope", 0)
+        raise DecodeError(f"the message has schema registry framing (schema {schema}) instead of an envelope", 0)
     raise DecodeError("the bytes are not a Replicate message: they must begin with 'atMSG' or a JSON object", 0)
 
 
@@ -74,7 +74,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
     """Return the bytes of an envelope in Avro or JSON, by the type of its message.
 
     Args:
-        envelope: Of type `MD` or `DT`, with a message of bytes (Avro) or a dict (JSON).
+        envelope: An envelope of type `MD` or `DT`, with a message of bytes (Avro) or a dict (JSON).
 
     Raises:
         InvalidInputError: the type or the message is invalid, or a string cannot be encoded as UTF-8.

@@ -17,7 +17,7 @@ UNKNOWN: Final = codes.FORM_UNKNOWN
 
 
 class Envelopes:
-    """The positions of the parts of messages.
+    """The positions of message parts.
 
     Args:
         forms: One byte per message: METADATA or DATA (Avro envelope), JSON, REGISTRY framing, BROKEN, UNKNOWN type, or NEITHER.

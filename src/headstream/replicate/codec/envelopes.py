@@ -1,4 +1,4 @@
-"""Finds the positions of the parts of many Replicate envelopes, compiled, without a Python object per message.
+"""Finds the parts of many Replicate envelopes, compiled, without a Python object per message.
 
 codec.envelope describes the layout of an envelope. Positions count from the start of the data of all messages; a missing part has
 the position -1.

@@ -38,7 +38,7 @@ class Lineage:
 
     @property
     def qualified_name(self) -> str:
-        """The table's name, preceded by the schema's name if there is one."""
+        """The table name, preceded by the schema name if there is one."""
         return ".".join(filter(None, (self.schema, self.table)))
 
 
@@ -83,12 +83,12 @@ class TableMetadata:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Names of the primary key's columns, in key order; empty if there is no primary key."""
+        """The primary key's column names, in key order; empty if there is no primary key."""
         keys = [column for column in self.columns if column.primary_key_position > 0]
         return tuple(column.name for column in sorted(keys, key=lambda column: column.primary_key_position))
 
     def to_json(self) -> str:
-        """Return the metadata in the form of a JSON metadata message."""
+        """Return the metadata as a JSON metadata message."""
         return encode_json(_to_message(self)).decode()
 
     @classmethod
@@ -96,7 +96,7 @@ class TableMetadata:
         """Parse the result of to_json() or a metadata message in JSON.
 
         Raises:
-            SchemaError: the string does not have this form.
+            SchemaError: the string does not have this format.
         """
         try:
             return _from_message(decode_json(text.encode(), decimals=True))
@@ -108,7 +108,7 @@ def decode_metadata(envelope: Envelope) -> TableMetadata:
     """Decode a metadata message.
 
     Args:
-        envelope: Of type MD; in Avro, with a messageSchema.
+        envelope: An envelope of type MD; in Avro, with a messageSchema.
 
     Returns:
         The table's version. `schema_id` is the id inside the message, even if the envelope has an id too.

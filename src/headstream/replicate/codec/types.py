@@ -1,4 +1,4 @@
-"""Replicate's column types, with the types in tables and in data schemas.
+"""Replicate's column types, and the corresponding types in tables and in data schemas.
 
 Replicate type       Spark SQL type     Avro type              without logical types
 INT1 INT2 INT4       TINYINT .. INT     int
@@ -72,7 +72,7 @@ def target_type(column: ColumnMetadata, *, decimal_overflow: Literal["error", "s
     """Return the Spark SQL type of a column in a table.
 
     Args:
-        decimal_overflow: What a NUMERIC with more than 38 digits or without a precision becomes: an error or STRING.
+        decimal_overflow: Result for a NUMERIC with more than 38 digits or without a precision: an error, or the type STRING.
 
     Raises:
         SchemaError: the type is unknown, or a NUMERIC does not fit a decimal.
@@ -90,7 +90,7 @@ def target_type(column: ColumnMetadata, *, decimal_overflow: Literal["error", "s
             advice="Store such columns as strings, or reduce their precision in Replicate",
         )
     if kind not in _TARGETS:
-        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not a type of Replicate")
+        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not a Replicate type")
     return _TARGETS[kind]
 
 
@@ -113,7 +113,7 @@ def avro_type(column: ColumnMetadata, *, logical_types: bool) -> dict[str, Any]:
     """Return the Avro type, without null, that Replicate uses; `logical_types` is the endpoint's "Use logical data types"."""
     kind = column.type.upper()
     if kind not in _TARGETS and kind != "NUMERIC":
-        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not a type of Replicate")
+        raise SchemaError(f"column {column.name!r} has the type {column.type!r}, which is not a Replicate type")
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     if logical_types and kind in _LOGICAL:

@@ -82,14 +82,14 @@ class StoredChanges(Protocol):
         """Return the changes."""
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Exclude more changes (COORDINATE_COLUMNS, also of other schemas) from the results of the other methods."""
+        """Exclude further changes (COORDINATE_COLUMNS, also of other schemas) from the results of the other methods."""
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
         """Return CHANGE_COORDINATES of the wanted changes, by default of all changes."""
 
 
 def loads_from(changes: pa.Table, from_us: int) -> pa.ChunkedArray:
-    """Return which decoded changes are REFRESH rows that were logged at or after a time (microseconds since 1970 UTC)."""
+    """Return a mask of REFRESH rows that were logged at or after a time (microseconds since 1970 UTC)."""
     return pc.and_(_are_loads(changes), pc.greater_equal(pc.fill_null(changes["_hs_logged_us"], 0), from_us))
 
 

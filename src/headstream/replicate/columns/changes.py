@@ -109,7 +109,7 @@ def collapse(
     """Return the last change of each key whose changes are complete, and all changes of all other keys.
 
     Args:
-        wanted: Marks the keys that need all changes in any case; None: no key.
+        wanted: Marks the keys for which all changes are always needed; None: no key.
         soft: Whether a deleted row keeps its values, so changes before its deletion are needed.
         tracks: Whether to return all changes of a key with several inserts or updates, which can belong to several rows that a
             later key update distinguishes. This also applies if a change omits columns.
@@ -182,7 +182,7 @@ def _collapse_keyless(changes: pa.Table, names: list[str], columns: tuple[str, .
 
 
 def change_keys(changes: pa.Table) -> pa.ChunkedArray:
-    """Return CHANGE_KEY of changes of a table without a key, with or without positions among the loads."""
+    """Return the CHANGE_KEY values of changes of a table without a key, with or without positions among the loads."""
     place = [changes["_hs_topic"], *(changes[name].cast(pa.string()) for name in ("_hs_partition", "_hs_offset"))]
     origin = pc.binary_join_element_wise("", *place, LOAD_MARK)
     loaded = pc.equal(changes["_hs_operation"], pa.scalar(_REFRESH, pa.int8()))
@@ -250,7 +250,7 @@ def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
 def _order(rows: pa.Table) -> pa.Array:
     """Return row numbers in the order in which rows take effect: by sequence; at the same sequence, a delete precedes an upsert.
 
-    Of two otherwise equal changes, the change received first is sorted last and takes effect, as if they were in two batches.
+    Of two otherwise equal changes, the change received first is sorted last and takes effect, as it would in two batches.
     """
     backwards = pa.array(np.arange(rows.num_rows - 1, -1, -1))
     chosen = rows.select(["_hs_sequence", "_hs_delete"]).take(backwards)
@@ -265,7 +265,7 @@ def _by_key(ordered: pa.Table, keys: list[str], *aggregations: tuple[str, str]) 
 
 
 def _idle_rows(masks: ColumnMasks, changes: pa.Table) -> pa.ChunkedArray:
-    """Mark the updates without changes, whose change mask (which does not include large objects) has no bit set."""
+    """Mark updates that change nothing: their change mask, which does not include large objects, has no bit set."""
     idle = ask_masks(changes["_hs_changed"], lambda mask: mask is not None and len(mask) > 0 and not any(mask))
     if masks.lobs:
         idle = pc.and_(idle, ask_masks(changes["_hs_columns"], lambda mask: masks.lobs.isdisjoint(masks.of(mask))))

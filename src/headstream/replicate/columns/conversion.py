@@ -115,7 +115,7 @@ def array_from_json(values: list[Any], target: pa.DataType) -> tuple[pa.Array, d
     """Return JSON scalars as an array for convert(), and the reason for each rejected row.
 
     Args:
-        values: Of type str, int, Decimal, float, bool or None; BINARY is hex digits.
+        values: Values of type str, int, Decimal, float, bool or None; BINARY is hex digits.
 
     Returns:
         BINARY as bytes, all other types as strings; numbers keep all digits.
@@ -252,7 +252,7 @@ def _timestamps_from_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def find_finer(array: pa.Array) -> list[int]:
-    """Return the rows of a DATETIME column with a time finer than a microsecond, for example of datetime2(7) or TIMESTAMP(9)."""
+    """Return the rows of a DATETIME column with a time finer than a microsecond, as from datetime2(7) or TIMESTAMP(9)."""
     if pa.types.is_string(array.type):
         finer = pc.match_substring_regex(array, _FINER)
     elif array.type == pa.timestamp("ns", "UTC"):
@@ -278,7 +278,7 @@ def datetime_texts(array: pa.Array) -> tuple[pa.StringArray, dict[int, str]]:
 
 
 def time_texts(texts: pa.StringArray) -> pa.StringArray:
-    """Return times in ISO 8601 with the required 0, 3 or 6 decimals of a second; other strings stay unchanged."""
+    """Return times in ISO 8601 with 0, 3 or 6 fraction digits, as needed; other strings stay unchanged."""
     for pattern, spelled in _TIME_SPELLINGS:
         texts = pc.replace_substring_regex(texts, pattern, spelled)
     return texts

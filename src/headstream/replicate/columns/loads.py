@@ -12,12 +12,12 @@ that was announced for a time contains the rows since that time, and its floor i
 same floor, AGAIN_MARK is appended to the floor.
 
     ".1690000000000000"                                        a row of the first load, below every change
-    "20230321213416580000000000000000017.1690000000000000"     a row of a later load: floor, a point, log time (us)
+    "20230321213416580000000000000000017.1690000000000000"     a row of a later load: floor, period, log time (us)
 
 A load has ended when the table has a change above the load's floor, or when the source marks the load's last row. Rows below the
-load's first possible position, which the load did not contain, then no longer exist in the source. A source that marks first and
+load's first possible position were not in the load, and thus no longer exist in the source. A source that marks first and
 last rows marks the only row of a load as the last row. The result depends only on the set of (log time, REFRESH or change
-sequence), not on the order, batch boundaries or repetitions of reading, because H is a maximum and spans of rows are a union. A
+sequence), not on the order, batch boundaries or repeated reads, because H is a maximum and row spans are a union. A
 REFRESH row gets its position when all messages logged before it have been read (`read_until_us`); until then the row is parked
 (run/load_waits.py). Changes never wait for a load.
 
@@ -45,8 +45,8 @@ from headstream.replicate.settings.config import LOAD_GAP_US
 MOST_LOADS: Final = 64
 """Maximum number of stored loads. A REFRESH row logged before the oldest load is positioned below every change."""
 MOST_MARKS: Final = 65_536
-"""Maximum number of exactly stored steps of H while a partition lags. Above it, every second step is dropped, and changes logged
-between two steps are treated as newer than a load that begins there."""
+"""Maximum number of exactly stored steps of H while a partition lags. If exceeded, every second step is dropped, and changes
+logged between two steps are treated as newer than a load that begins there."""
 MOST_PAST_MARKS: Final = 256
 """Maximum number of stored steps of H before `read_until_us`, for loads with late rows; steps are dropped likewise."""
 _BATCH_PAST_MARKS: Final = 16
@@ -98,7 +98,7 @@ class Loads:
         changed_us: Log time of the first change that is newer than all changes before the newest load's last row.
         marks: Steps of H at or after `read_until_us`.
         past: Some earlier steps of H.
-        spans: First and last log times of REFRESH rows at or after `read_until_us`, in groups that the gap separates.
+        spans: First and last log times of REFRESH rows at or after `read_until_us`, grouped by the gap.
         begins: Times at or after `read_until_us` for which an operator announced a load.
         ended_us: Loads up to this time were ended by an operator, with or without rows.
         has_below_first: Whether late changes can be positioned below the first load, where there are no other rows.
@@ -175,7 +175,7 @@ class Loads:
         return True
 
     def end(self) -> None:
-        """End the newest load, which the next change would end otherwise. The load can be empty."""
+        """End the newest load now instead of at the next change. The load can be empty."""
         begun_us = [*(load.begun_us for load in self.loads[-1:]), *self.begins, *(first for first, _ in self.spans)]
         self.ended_us = max([self.ended_us, *begun_us])
 
@@ -371,7 +371,7 @@ class Loads:
             take(first_us)
             newest = self.loads[-1] if self.loads else None
             if newest is not None and newest.ended_us < newest.begun_us <= first_us and not is_begun:
-                newest.ended_us = last_us  # a load begun by hand: this is its first row
+                newest.ended_us = last_us  # the first row of an announced load
             elif is_begun or (self.changed_us is not None and first_us > self.changed_us + gap_us):
                 self._add(Load(first_us, last_us, self._own_floor(self.highest)))
             elif newest is None:

@@ -5,7 +5,7 @@ A Delta log stores a partition value as a string, and deltalake also uses the st
     refused                            reason
     FLOAT, DOUBLE                      a value has several string forms, which can be longer than a file name
     BINARY                             deltalake escapes the bytes again with each commit
-    DECIMAL with digits after a point  deltalake writes -1.50 as -1.-50
+    DECIMAL with fraction digits       deltalake writes -1.50 as -1.-50
     ''                                 means null in the log
     __HIVE_DEFAULT_PARTITION__         means null in Spark
     ~                                  deltalake's compaction does not find the file

@@ -51,7 +51,7 @@ def match_rows(rows: pa.Table, wanted: pa.Table) -> tuple[pa.Int64Array, pa.Int6
     """Return the numbers of rows with wanted coordinates, in order, and the row numbers of their coordinates in `wanted`.
 
     Args:
-        wanted: With COORDINATE_COLUMNS; if coordinates are repeated, only their first row is used.
+        wanted: A table with COORDINATE_COLUMNS; if coordinates are repeated, only their first row is used.
     """
     names = list(COORDINATE_COLUMNS)
     left, right = (

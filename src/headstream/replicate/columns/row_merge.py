@@ -23,7 +23,7 @@ changes of these keys and applies each change once, so the result also depends o
     arrival     adds this row with its columns to the new key; the columns of the key update are newer
     in between  a key can have several rows within one transaction (`id = id + 1`, a swap); the newest row remains
     unknown     before the changes of a key were first logged, a row may have been replaced without a record.
-                So a departure does not move the columns of a row that arrived in its transaction, which may be another row
+                Thus, a departure does not move the columns of a row that arrived in its transaction, which may be another row
 
 This module does not read values: `source` is the number of the row in the caller's table that has a value.
 """
@@ -44,7 +44,7 @@ KNOWN_STATE: Final = -1
 """The number of an event that has the state of a key when its changes were first logged, and can replace older events."""
 _FILL: Final = "-"
 _MANY_PAIRS: Final = 64
-"""Number of pairs of groups above which a join by column is faster than a join by group."""
+"""Number of group pairs above which a join by column is faster than a join by group."""
 
 
 class Written(NamedTuple):

@@ -5,12 +5,12 @@ version of VERSION_CHARACTERS per column, in the order of the table's columns. V
 with '-' to the same length:
 
     "                                                    "   the column was not written yet
-    ".1690000000000000-----------------------------------"   the first full load: a point, and the row's log time
+    ".1690000000000000-----------------------------------"   the first full load: a period and the row's log time
     "20230321213416580000000000000000017-----------------"   a change
     "20230321213416580000000000000000017.1690000000000000"   a later load, above every change before it (see loads.py)
 
 A key update that omits columns moves these columns from the old key. At the new key they are newer than all earlier values and
-older than the columns of the key update itself, and they retain their order. So their version is the key update's sequence, a
+older than the columns of the key update itself, and they retain their order. Thus, their version is the key update's sequence, a
 space, and the previous version.
 
     "20230321213416580000000000000000031 20230321213416580000000000000000017-----------------"

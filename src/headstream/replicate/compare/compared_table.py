@@ -45,7 +45,7 @@ class ComparedTable:
         selected: Column -> SQL expression in the source.
         trimmed: Columns compared without trailing zeros of a fraction.
         padded: Columns compared without trailing blanks.
-        range_key: A key column of integers or dates, by which ranges are read from the source; None if there is none.
+        range_key: An integer or date key column, by which ranges are read from the source; None if there is none.
     """
 
     database: SourceDatabase
@@ -132,7 +132,7 @@ def open_compared(spark: SparkSession, database: SourceDatabase, schema: TableSc
     spelled = frozenset(name for name, kind in columns.items() if kind == "STRING" and kinds[name] not in _TEXTS)
     texts = {name for name in columns if name in spelled or _needs_text(columns[name], fields[sources[name]])}
     whole = [name for name in keys if (columns[name] in _WHOLE or columns[name] == "DATE") and name not in texts]
-    if database.has_iso_dates:  # JDBC's own dates before 1582-10-15 are of another calendar
+    if database.has_iso_dates:  # JDBC's own dates before 1582-10-15 use another calendar
         texts |= {name for name, kind in columns.items() if kind == "DATE" and name not in whole[:1]}
     selected = {name: (database.as_text if name in texts else database.quote)(field) for name, field in sources.items()}
     arrays = {name: database.array_as_json(field) for name, field in sources.items() if _is_plain_array(fields[field])}

@@ -1,6 +1,6 @@
 """Compares one table with its source, also while the pipeline applies changes.
 
-A row may differ merely because its change is late. So the row is read again, in these steps:
+A row may differ merely because its change is late. Therefore, the row is read again, in these steps:
 
     1. read the source's row
     2. wait until the pipeline has applied every message that was logged up to the time of step 1
@@ -37,7 +37,7 @@ Row: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareSettings:
-    """Settings of a comparison.
+    """Comparison settings.
 
     Args:
         limit: Maximum number of differing rows per table to read again, report and repair.
@@ -80,7 +80,7 @@ class TableResult:
     Args:
         table: `schema.table` of the target.
         source: `schema.table` of the source.
-        rows: Numbers of rows of the source and the target at the first read.
+        rows: Row counts of the source and the target at the first read.
         source_reads: Number of source rows read for digests and keys, including repeated reads.
         late: Number of rows that differed only at the first read.
         is_complete: Whether `differences` has all differences; otherwise only the first differences by key.

@@ -1,4 +1,4 @@
-"""A source database that Spark reads over JDBC. It is never written to.
+"""A source database that Spark reads over JDBC. Headstream never writes to the database.
 
 postgresql://user:password@host:port/database      mariadb://…, mysql://…      with a set of jars for the driver
 jdbc:sqlserver://…                                 any other database; pass the driver's jar to Spark (spark.jars)
@@ -41,7 +41,7 @@ class JdbcAccess:
 
     @classmethod
     def parse(cls, url: str) -> JdbcAccess:
-        """Return the access for a URL; raise InvalidInputError if it is not the URL of a database."""
+        """Return the access for a URL; raise InvalidInputError if it is not a database URL."""
         if url.startswith("jdbc:"):
             return cls(url)
         parts = urlsplit(url)

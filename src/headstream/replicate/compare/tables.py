@@ -106,7 +106,7 @@ def compare_tables(
 
 
 def _first_line(error: Exception) -> str:
-    """Return the message of a Spark or driver error, without the Java stack."""
+    """Return the message of a Spark or driver error, without the Java stack trace."""
     java = getattr(error, "java_exception", None)
     text = str(error) if java is None else str(java.toString())
     return next((line for line in text.splitlines() if line.strip()), type(error).__name__)

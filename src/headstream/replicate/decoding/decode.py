@@ -35,7 +35,7 @@ from headstream.replicate.schemas.schema_store import SchemaStore, check_schema_
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.storage.places import StorePlace
 
-# Trace contexts of a column of messages' headers.
+# The trace contexts in a column of message headers.
 
 
 def find_contexts(headers: pa.Array) -> list[str]:
@@ -73,11 +73,11 @@ class Decoder:
 
     Args:
         schema_store: The schema store; read again for every id that was not found.
-        options: Tables, their settings, and the forms of messages.
+        options: The tables, their settings, and the message formats.
 
     Attributes:
         schema_store: The schema store.
-        orders: The byte orders of masks.
+        orders: The byte orders of the masks.
     """
 
     def __init__(self, schema_store: SchemaStore, options: DecodeOptions | None = None) -> None:
@@ -148,7 +148,7 @@ class Decoder:
         return Decoded.join(parts)
 
     def _debezium_rows(self, raw: pa.RecordBatch, form: np.ndarray, reasons: dict[int, str]) -> np.ndarray:
-        """Return the rows of Debezium messages; reset their forms and reasons, which are only for messages of Replicate."""
+        """Return the rows of Debezium messages; reset their forms and reasons, which apply only to Replicate messages."""
         if self._options.debezium is None:
             return np.zeros(0, np.int64)
         topics = raw.column("topic").dictionary_encode()
@@ -262,7 +262,7 @@ def decode_partitions(
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _kept_decoder(packed)
         decoder.schema_store.expire()  # the driver decodes a micro-batch again once it has stored new schemas
-        decoder.schema_store.scan()  # also schemas of more tables with a known id
+        decoder.schema_store.scan()  # also finds schemas of further tables with a known id
         for batch in _gathered(batches):
             yield _decode(decoder, batch, with_statistics=with_statistics)
 
@@ -292,7 +292,7 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @functools.lru_cache(maxsize=_KEPT_DECODERS)
 def _kept_decoder(packed: bytes) -> Decoder:
-    """Return a worker's cached decoder. Schemas that it has read never change."""
+    """Return a worker's cached decoder. The schemas in its cache never change."""
     directory, mark, options, place = pickle.loads(packed)
     check_schema_store(directory, mark, place)
     return Decoder(open_schema_store(directory if place is None else copy_directory(mark), options, place), options)

@@ -32,7 +32,7 @@ DECODED_SCHEMA: Final = pa.schema(
         pa.field("kind", pa.string(), nullable=False),  # a category of raw messages, events, changes, statistics or totals
         pa.field("schema_id", pa.string()),  # of changes and statistics
         pa.field("count", pa.int64(), nullable=False),  # number of messages
-        pa.field("content", pa.binary(), nullable=False),  # an Arrow IPC stream; of totals a JSON object
+        pa.field("content", pa.binary(), nullable=False),  # an Arrow IPC stream; for totals, a JSON object
     ]
 )
 DECODED_SPARK_SCHEMA: Final = "kind STRING NOT NULL, schema_id STRING, count BIGINT NOT NULL, content BINARY NOT NULL"
@@ -48,14 +48,14 @@ class Decoded:
         dead: Raw messages with a reason.
         events: Transaction events (EVENTS_SCHEMA) of tables that are not targets, if requested.
         changes: Schema id -> decoded changes, in one or more batches.
-        stored: Schema id -> more decoded changes, which stay on executors.
-        unwanted: Number of messages of tables that are not targets.
+        stored: Schema id -> further decoded changes, which stay on executors.
+        unwanted: Number of messages whose tables are not targets.
         tombstones: Number of messages with a null payload.
-        size_bytes: Size of the input messages.
+        size_bytes: Size of the input messages, bytes.
         findings: Warning for the user -> number of affected messages.
         times: Log times of all messages by partition, in reading order.
         contexts: Trace contexts of sampled messages, if requested.
-        notices: Events of whole targets.
+        notices: Notices about entire tables.
     """
 
     metadata: Sequence[pa.RecordBatch] = ()
@@ -119,7 +119,7 @@ class Decoded:
 
         Args:
             schema_ids: The schemas; None for all.
-            wanted: COORDINATE_COLUMNS of the required changes; more changes can be returned. None for all.
+            wanted: COORDINATE_COLUMNS of the required changes; further changes can be returned. None for all.
         """
         for schema_id, stored in self.stored.items():
             if schema_ids is None or schema_id in schema_ids:

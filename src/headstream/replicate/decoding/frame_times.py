@@ -29,7 +29,7 @@ Partition = tuple[str, int]
 
 
 class PartitionTimes(NamedTuple):
-    """Log times of messages of a partition, microseconds since 1970 UTC, and the number of messages.
+    """Log times of a partition's messages, microseconds since 1970 UTC, and the number of messages.
 
     `back_us` is the largest decrease between successive times.
     """
@@ -70,7 +70,7 @@ class FrameTimes:
         self._seen_us: dict[int, int] = {}
 
     def read_until(self, batch_id: int, times: Iterable[PartitionTimes]) -> int | None:
-        """Return the log time before which a micro-batch completes the reading of all partitions; None if unknown.
+        """Return the log time before which all partitions are completely read after a micro-batch; None if unknown.
 
         Args:
             batch_id: Number of a planned micro-batch.
@@ -124,7 +124,7 @@ class FrameTimes:
 
 
 def _positions(value: object) -> dict[Partition, int]:
-    """Return the offsets of Spark's Kafka source, {"topic": {"0": 123}}; empty if they have another form."""
+    """Return the offsets of Spark's Kafka source, {"topic": {"0": 123}}; empty if they have a different form."""
     if not isinstance(value, Mapping):
         return {}
     found = {}
@@ -139,7 +139,7 @@ def _positions(value: object) -> dict[Partition, int]:
 
 
 def times_of(topics: Any, partitions: npt.NDArray[np.int64], times_us: npt.NDArray[np.int64]) -> list[PartitionTimes]:
-    """Return the log times of messages by partition.
+    """Return the messages' log times by partition.
 
     Args:
         topics: Topics of the messages, an Arrow array.

@@ -36,11 +36,11 @@ class JsonRows:
 
     Args:
         metadata: The rows of metadata messages.
-        waiting: Row -> the schema id that the row waits for.
-        faults: Row -> the reason why the row can never be a change.
-        named: Row -> its schema id, if known.
+        waiting: Row -> schema id that the row waits for.
+        faults: Row -> reason why the row can never become a change.
+        named: Row -> schema id, if known.
         changes: Schemas and their decoded changes.
-        unwanted: Number of messages of tables that are not targets.
+        unwanted: Number of messages whose tables are not targets.
         events: Transaction events of these messages, if requested.
         findings: Warning for the user -> number of affected rows.
     """
@@ -61,7 +61,7 @@ def decode_json_rows(raw: pa.RecordBatch, rows: list[int], catalog: SchemaCatalo
     Args:
         raw: Raw messages.
         rows: The rows with JSON messages.
-        options: Define the names of a message's parts, and the tables of topics.
+        options: The JSON names of a message's parts, and the tables of topics.
     """
     result = JsonRows()
     groups: dict[tuple[str | tuple[str, str], str | None, str | None], list[_Message]] = {}
@@ -115,7 +115,7 @@ def _by_mask(found: list[Found], change: Change) -> list[Found]:
     mask = decode_mask(change.column_mask)
 
     def contradicts(schema: Found) -> bool:
-        assert isinstance(schema, TableSchema), "several schemas are of tables that are wanted"
+        assert isinstance(schema, TableSchema), "only selected tables have several schemas"
         return not mask <= schema.ordinals or any(
             column.ordinal not in mask and change.data.get(schema.fields[column.name]) is not None
             for column in schema.metadata.columns

@@ -41,7 +41,7 @@ Order = Literal["little", "big"]
 _DIRECTORY: Final = "_mask_orders"
 _EVIDENCE: Final = ".evidence"
 _ASK_EVERY_S: Final = 5.0
-"""Interval at which an object store is asked for an undecided order, seconds."""
+"""Interval at which an object store is queried for an undecided order, seconds."""
 _KEPT_VOTES: Final = 100
 """Number of change sequences kept per order of an undecided task."""
 
@@ -102,7 +102,7 @@ class MaskOrders:
         return None if found is None else found[0].decode()
 
     def vote(self, lineage: Lineage, votes: dict[Order, set[str]]) -> dict[Order, set[str]]:
-        """Add change sequences that support an order of a task, and return all sequences so far. They are kept only in memory."""
+        """Add change sequences that support an order of a task; return all sequences so far, which are kept only in memory."""
         kept = self._votes.setdefault((lineage.server, lineage.task), {"little": set(), "big": set()})
         for order, sequences in votes.items():
             kept[order] = set(sorted(kept[order] | sequences)[:_KEPT_VOTES])
@@ -191,7 +191,7 @@ def reverse_masks(masks: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def wider_than(masks: pa.BinaryArray, ordinals: frozenset[int]) -> RowMarks:
-    """Return which little-endian masks have a bit without a column.
+    """Return a mask of the rows whose little-endian mask has a bit without a column.
 
     Args:
         masks: Column or change masks.
@@ -208,7 +208,7 @@ def wider_than(masks: pa.BinaryArray, ordinals: frozenset[int]) -> RowMarks:
 
 
 def contradictions(masks: pa.BinaryArray, claims: Claims, ordinals: frozenset[int]) -> RowMarks:
-    """Return the rows whose little-endian mask omits a column that the row contains.
+    """Return a mask of the rows whose little-endian mask omits a column that the row contains.
 
     Args:
         masks: One mask per row; nulls are ignored.
@@ -240,7 +240,7 @@ def contradictions(masks: pa.BinaryArray, claims: Claims, ordinals: frozenset[in
 
 
 def exact_masks(masks: pa.BinaryArray, claims: Claims) -> RowMarks:
-    """Return the rows whose little-endian mask has exactly the columns that the row has changed (at least one column).
+    """Return a mask of the rows whose little-endian mask has exactly the columns that the row has changed (at least one).
 
     Args:
         masks: Change masks; a null mask is not exact.
@@ -258,7 +258,7 @@ def exact_masks(masks: pa.BinaryArray, claims: Claims) -> RowMarks:
 
 
 def without_columns(masks: pa.BinaryArray, absent: frozenset[int], ordinals: frozenset[int]) -> pa.BinaryArray:
-    """Return little-endian masks without the bits of columns that the rows never contain.
+    """Return little-endian masks without the bits of columns that never occur in the rows.
 
     Args:
         masks: Column masks; a null or empty mask means every column.

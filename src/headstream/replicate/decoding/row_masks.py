@@ -29,7 +29,7 @@ _VOTES: Final = 2
 
 @dataclass(slots=True)
 class RowMasks:
-    """The masks of rows, little-endian.
+    """The rows' masks, little-endian.
 
     Args:
         columns: The columns of each row; null means all columns.
@@ -86,7 +86,7 @@ def resolve_masks(
 
 
 def _shows_order(masks: pa.BinaryArray) -> bool:
-    """Return whether a mask means other columns in the other order, which is impossible for tables of at most eight columns."""
+    """Return whether a mask has different columns in the other order, which is impossible for tables of at most eight columns."""
     return any(mask is not None and mask != mask[::-1] for mask in masks[:_JUDGED_ROWS].unique().to_pylist())
 
 

@@ -35,7 +35,7 @@ from headstream.replicate.decoding.transaction_events import transaction_events
 from headstream.replicate.schemas.schemas import TableSchema
 
 RowNumbers: TypeAlias = npt.NDArray[np.int64]
-"""Rows of the raw batch."""
+"""Row numbers in the raw batch."""
 Faults: TypeAlias = dict[int, str]
 """Row of the raw batch -> the reason why the row cannot be applied."""
 
@@ -101,7 +101,7 @@ def decode_avro_rows(
         rows: The rows to decode.
         orders: Byte orders of column masks.
     """
-    assert schema.rows is not None, "a schema for JSON alone"
+    assert schema.rows is not None, "the schema has no plan for Avro rows"
     _, data = offsets_and_data(raw.column("payload"))
     chosen = np.ascontiguousarray(rows).data
     decoded = decode_rows(schema.rows, data, envelopes.payload_start, envelopes.payload_end, chosen)
@@ -216,11 +216,11 @@ class _Parts:
         return pa.nulls(self._count, pa.binary())
 
     def values(self, schema: TableSchema) -> list[tuple[int, pa.Array]]:
-        """Return, for each column of the target, which rows have a value."""
+        """Return, for each target column, a mask of the rows with a value."""
         return [(o, self.array("data", name, pa.null()).is_valid()) for o, name in self._placed(schema)]
 
     def differences(self, schema: TableSchema) -> list[tuple[int, pa.Array]]:
-        """Return, for each column of the target except LOBs, which rows have another value than before the change."""
+        """Return, for each target column except LOBs, a mask of the rows whose value differs from the value before the change."""
         found = []
         for ordinal, name in self._placed(schema):
             now, before = (self.array(section, name, pa.null()) for section in ("data", "beforeData"))
@@ -258,8 +258,8 @@ def assemble_changes(
         schema: Columns, types and keys.
         raw: The raw messages, for their coordinates.
         source_rows: Row of `raw` from which each decoded row was decoded.
-        faults: Rejected rows; more rejected rows are added.
-        findings: Warning for the user -> number of affected rows; more warnings are added.
+        faults: Rejected rows; further rejected rows are added.
+        findings: Warning for the user -> number of affected rows; further warnings are added.
     """
     keys = schema.metadata.key_columns
 
@@ -315,7 +315,7 @@ def assemble_changes(
 
 
 def _note_finer(schema: TableSchema, name: str, rows: list[int], faults: Faults, findings: dict[str, int]) -> None:
-    """Reject rows with a time finer than a microsecond in the key, and count rows with a truncated time in another column."""
+    """Reject rows whose key has a time finer than a microsecond, and count rows with a truncated time in another column."""
     if name in schema.metadata.key_columns:
         reason = f'key column {name!r}: a time is more precise than a microsecond. Set datetimes = "text" to store strings'
         for row in rows:
@@ -367,7 +367,7 @@ def _check_rows(
         refuse(f"the change sequence has more than {MAX_SEQUENCE_CHARACTERS} characters", too_long)
     if longest:
         refuse(
-            "the change sequence must not contain a point, a space or a hyphen",
+            "the change sequence must not contain a period, a space or a hyphen",
             pc.fill_null(pc.match_substring_regex(sequences, _MARKS), False),
         )
     if shortest == 0:

@@ -29,12 +29,12 @@ EVENTS_SCHEMA: Final = pa.schema(
 )
 
 Ranges = list[list[int]]
-"""Ascending ranges of numbers, as first and last number."""
+"""Ascending number ranges, as first and last number."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenEvents:
-    """The events of messages, divided by transaction.
+    """The messages' events, divided by transaction.
 
     Args:
         whole: Complete transactions of several events.
@@ -118,7 +118,7 @@ def join_seen(parts: Iterable[SeenEvents]) -> SeenEvents:
 
 
 def add_numbers(ranges: Ranges, numbers: npt.NDArray[np.int64]) -> Ranges:
-    """Return ranges with more numbers, which can be in any order and repeat."""
+    """Return ranges extended by numbers, which can be in any order and repeat."""
     firsts, lasts = (np.array([one[place] for one in ranges], np.int64) for place in (0, 1))
     found = np.unique(numbers)
     begins, ends = np.concatenate((firsts, found)), np.concatenate((lasts, found))

@@ -1,7 +1,7 @@
 """The engine for a cluster: Spark for large changes and large tables, deltalake in the driver for small changes of small tables.
 
-A Spark MERGE takes at least a second, and a merge by deltalake takes some hundredths of a second. So a micro-batch with few
-changes in each of many tables is merged in the driver. Limits on the sizes of changes and table bound the driver's memory.
+A Spark MERGE takes at least a second, and a merge by deltalake takes a few hundredths of a second. Thus, a micro-batch with few
+changes in each of many tables is merged in the driver. Limits on the sizes of changes and tables bound the driver's memory.
 """
 
 from __future__ import annotations
@@ -106,6 +106,6 @@ class ClusterEngine(LoggedTable):
         self._log.vacuum(kept_us)
 
     def count_values(self, column: str) -> int | None:
-        """Return the number of rows with a value in a column, from the statistics of files or, if missing, from the files."""
+        """Return the number of rows with a value in a column, from the file statistics or, if missing, from the files."""
         known = self._log.count_values(column)
         return self._large.count_values(column) if known is None else known

@@ -186,7 +186,7 @@ class DeltaSparkEngine(LoggedTable):
         self._log.vacuum(kept_us)
 
     def count_values(self, column: str) -> int | None:
-        """Return the number of rows with a value in a column, from the statistics of files or, if missing, from the files."""
+        """Return the number of rows with a value in a column, from the file statistics or, if missing, from the files."""
         with translated(self.path, "the table's log cannot be read"):
             known = self._log.count_values(column)
         if known is not None:

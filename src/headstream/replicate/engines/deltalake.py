@@ -91,7 +91,7 @@ class TableLog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the table has no files (and so no rows) now, and had none at earlier calls; called before each merge."""
+        """Whether the table has no files (and thus no rows) now, and had none at earlier calls; called before each merge."""
         self._has_files = self._has_files or (self._table is not None and self._table.get_add_actions().num_rows > 0)
         return not self._has_files
 
@@ -126,19 +126,19 @@ class TableLog:
 
     @property
     def _current(self) -> LogSnapshot | None:
-        """The snapshot in memory if it is of the table's version that was read last."""
+        """The cached snapshot, if it has the table version that was read last."""
         return self._snapshot if self._snapshot is not None and self._snapshot.version == self.table.version() else None
 
     @property
     def vector_counts(self) -> tuple[int, int, int | None]:
-        """Number of files with deletion vectors, number of deleted rows, and time of the last fold, milliseconds."""
+        """Numbers of files with deletion vectors and of deleted rows, and time of the last fold, milliseconds since 1970 UTC."""
         if self._snapshot is None:
             return 0, 0, None
         counts = [file.deleted for file in list(self._snapshot.files.values()) if file.vector is not None]
         return len(counts), sum(counts), self._snapshot.folded_ms
 
     def count_rows(self) -> int | None:
-        """Return the number of rows from the statistics of files; None if the statistics lack it."""
+        """Return the row count from the file statistics; None if the statistics lack it."""
         counts = pa.table(self.table.get_add_actions())["num_records"]
         return None if counts.null_count or self.may_have_vectors else int(pc.sum(counts).as_py() or 0)
 
@@ -165,7 +165,7 @@ class TableLog:
             unneeded = self.table.vacuum(hours, dry_run=has_vectors, enforce_retention_duration=False, full=True)
             if not has_vectors:
                 return
-            # deltalake treats all files of deletion vectors as unneeded, even in the current version.
+            # deltalake treats all deletion-vector files as unneeded, even in the current version.
             log = LogSnapshot.read(self.path, with_removed=True, at_least=self.table.version())
             kept = log.vector_names(time.time_ns() // 1_000_000 - hours * _HOUR_MS)
             for name in unneeded:
@@ -359,7 +359,7 @@ class DeltaLakeEngine(LoggedTable):
     def _refuse_unescaped_paths(self) -> None:
         if self._log.has_unescaped_paths:
             raise StorageError(
-                "Spark has written files of partitions whose values are not ASCII, and deltalake cannot replace these files",
+                "Spark has written files for partition values that are not ASCII; deltalake cannot replace these files",
                 where=str(self.path),
                 advice="Set engine to spark for this table, or rewrite all of its rows with Spark",
             )
@@ -417,7 +417,7 @@ class DeltaLakeEngine(LoggedTable):
         return VectorState("rewrite", files, deleted, 0, folded_us) if files else None
 
     def _fold(self, steps: int) -> bool:
-        with self._committing("the files of the table cannot be merged"):
+        with self._committing("the table's files cannot be merged"):
             done = fold(self._log.snapshot, steps=steps)
         if done.commits:
             self._log.refresh()
@@ -437,7 +437,7 @@ def _copied(rows: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> It
     """Yield a table's rows with other types, from a copy in a local file.
 
     A thread of deltalake's runtime waits for the rows that it writes. Reading the table's files requires another thread of the
-    runtime, which has as many threads as cores, and a waiting thread can hold Python's lock. So without the copy, widening as
+    runtime, which has as many threads as cores, and a waiting thread can hold Python's lock. Thus, without the copy, widening as
     many tables as cores at the same time would cause a deadlock.
     """
     with pa.ipc.new_stream(str(path), schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:

@@ -78,7 +78,7 @@ class TableEngine(Protocol):
         """Add columns, null in existing rows; enable column mapping if a name needs it."""
 
     def widen(self, widened: Mapping[str, str]) -> None:
-        """Widen the types of columns."""
+        """Widen column types."""
 
     @property
     def takes_frames(self) -> bool:
@@ -100,10 +100,10 @@ class TableEngine(Protocol):
         """Append rows in one commit that records (app_id, version); the rows of a frame are not counted."""
 
     def update(self, assignments: Mapping[str, str], where: str) -> int:
-        """Update the rows that match an SQL condition over the table's columns, in one commit, and return their number."""
+        """Update the rows that match an SQL condition over the table's columns, in one commit, and return the row count."""
 
     def delete(self, where: str) -> int:
-        """Delete the rows that match an SQL condition, in one commit, and return their number."""
+        """Delete the rows that match an SQL condition, in one commit, and return the row count."""
 
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
         """Return the given columns of the rows that match an SQL condition over the table's columns."""
@@ -141,7 +141,7 @@ class TableEngine(Protocol):
         """Delete files of interrupted writes, and files not needed for `kept_us`; older versions become unreadable."""
 
     def count_values(self, column: str) -> int | None:
-        """Return the number of rows with a value in a column, from the statistics of files, or None."""
+        """Return the number of rows with a value in a column, from the file statistics, or None."""
 
 
 class MergedTable:

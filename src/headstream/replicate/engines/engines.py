@@ -21,14 +21,14 @@ _LOGGER: Final = logging.getLogger("headstream.replicate")
 
 
 class SparkWorkers(NamedTuple):
-    """Where Spark's tasks run, by the setting `master`. `in_driver`: whether tasks are threads of the driver's process."""
+    """The location of Spark's tasks, by the setting `master`. `in_driver`: whether tasks are threads of the driver's process."""
 
     in_driver: bool
     master: str
 
 
 def find_workers(spark: SparkSession) -> SparkWorkers:
-    """Return where the tasks of a session run; `local-cluster` runs tasks in separate processes."""
+    """Return the location of a session's tasks; `local-cluster` runs tasks in separate processes."""
     context = spark.sparkContext
     return SparkWorkers(bool(context._jsc.sc().isLocal()), str(context.master))
 

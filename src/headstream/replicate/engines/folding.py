@@ -1,4 +1,4 @@
-"""Folding: rewrites files with many deleted rows, and small files, without the deleted rows, in bounded steps.
+"""Folding: rewrites small files and files with many deleted rows, without the deleted rows, in bounded steps.
 
     per partition:  files with >= 20 % deleted rows  +  small files of similar sizes   ->   new files, one commit
 
@@ -30,7 +30,7 @@ _DELETED_SHARE: Final = 0.2
 _MOST_FILES: Final = 200
 """Number of small files and files with deletion vectors at which the table is folded before its scheduled time."""
 _MOST_DELETED: Final = 0.5
-"""Number of deleted rows per row of the table at which the table is folded before its scheduled time."""
+"""Ratio of deleted rows to table rows at which the table is folded before its scheduled time."""
 _STEP_BYTES: Final = 256 << 20
 """Maximum size of the files of one commit, bytes: about five seconds of work."""
 COMPACTION_STEPS: Final = 16
@@ -72,7 +72,7 @@ def must_fold(snapshot: LogSnapshot) -> bool:
 def fold(
     snapshot: LogSnapshot, *, steps: int = COMPACTION_STEPS, step_bytes: int = _STEP_BYTES, all_vectors: bool = False
 ) -> Folded:
-    """Rewrite files with many deleted rows, and small files.
+    """Rewrite small files and files with many deleted rows.
 
     Args:
         snapshot: The table, for which merge_on_read_refusal() must allow deletion vectors; advanced to the last commit.

@@ -33,11 +33,11 @@ class JobLabels:
         self._context = spark.sparkContext
 
     def writing(self, text: str) -> AbstractContextManager[None]:
-        """Return a context in which this thread's jobs have a description and the group GROUP."""
+        """Return a context that gives this thread's jobs a description and the group GROUP."""
         return self._set({_DESCRIPTION: text, _GROUP_ID: GROUP})
 
     def reading(self, text: str) -> AbstractContextManager[None]:
-        """Return a context in which this thread's jobs have a description and the query's group, so they end with the query."""
+        """Return a context that gives this thread's jobs a description and the query's group, so they end with the query."""
         return self._set({_DESCRIPTION: text})
 
     @contextmanager

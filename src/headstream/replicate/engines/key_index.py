@@ -80,7 +80,7 @@ class FileKeys:
 
 
 class SearchedKeys:
-    """The distinct keys to search, in the table's types. A key with a null matches no row."""
+    """The distinct keys to search for, in the table's types. A key with a null matches no row."""
 
     def __init__(self, keys: pa.Table) -> None:
         self.columns = tuple(keys.column_names)
@@ -190,7 +190,7 @@ class KeyIndex:
 
     Args:
         base: The directory of the indexes of all tables, created when needed. None: no index is stored.
-        most_bytes: Size of the table's indexes above which no more indexes are written, bytes.
+        most_bytes: Size of the table's indexes above which no further indexes are written, bytes.
     """
 
     def __init__(self, base: Path | None, table: str, most_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Ranges of the keys of changes, so that a merge reads only files that can contain one of these keys.
+"""Key ranges of changes, so that a merge reads only files that can contain a changed key.
 
 Delta's log has the minimum and maximum of each column in each file. Keys that increase with time are adjacent, but rarely in one
 range: recent rows are updated, rows are inserted at the end, and sometimes an old row changes. One range from the lowest to the
@@ -26,7 +26,7 @@ ValueRanges: TypeAlias = dict[str, list[tuple[Any, Any]]]
 _MOST_RANGES: Final = 16
 """Maximum number of ranges per key column: each range costs a comparison with every file."""
 _GAP_SHARE: Final = 64
-"""A gap is excluded if it is at least this fraction (1/n) of the span of the keys."""
+"""A gap is excluded if it is at least this fraction (1/n) of the key span."""
 
 
 def key_ranges(rows: pa.Table, keys: Sequence[str]) -> KeyRanges:
@@ -64,7 +64,7 @@ def literal_ranges(ranges: ValueRanges) -> KeyRanges:
 
 
 def ranges_sql(ranges: Mapping[str, Sequence[tuple[str, str]]], alias: str = "") -> list[str]:
-    """Return, for each key column, the condition that its value is in one of its ranges; `alias` precedes column names."""
+    """Return, for each key column, the condition that a value is in one of the ranges; `alias` precedes column names."""
     conditions = []
     for key, places in ranges.items():
         name = f"{alias}{quote_name(key)}"

@@ -51,7 +51,7 @@ class MappedTables(Protocol):
         """Add columns, null in the existing rows."""
 
     def widen(self, path: Place, columns: Mapping[str, str]) -> None:
-        """Widen the types of columns."""
+        """Widen column types."""
 
     def compact(self, path: Place, cluster_by: Sequence[str] = ()) -> None:
         """Merge small files; sort all rows by the columns in `cluster_by`, if there are any."""
@@ -132,7 +132,7 @@ def _table(path: Place) -> str:
 
 
 def spark_path(path: Place) -> str:
-    """Return a table's directory or URI in Spark's form."""
+    """Return a table's directory or URI in Spark's format."""
     return path.hadoop_uri if isinstance(path, StorePlace) else str(path.resolve())
 
 

@@ -36,7 +36,7 @@ from headstream.replicate.storage.places import Place
 
 _LOGGER: Final = logging.getLogger("headstream.replicate")
 OWN_TABLE: Final = {"headstream.mergeStrategy": "auto"}
-"""The property of tables that are created for the strategy `auto`, which can enable their deletion vectors."""
+"""The property of tables that are created with the strategy `auto`, which can enable their deletion vectors."""
 _ATTEMPTS: Final = 5
 _THREADS: Final = 2
 _SEQUENCE: Final = "_hs_sequence"
@@ -50,7 +50,7 @@ class _Found:
 
     Args:
         positions: Ascending positions of the rows.
-        changes: The number of the matching change of each row.
+        changes: For each row, the number of the matching change.
     """
 
     file: DataFile
@@ -184,7 +184,7 @@ class MergeOnRead:
 
 
 def log_enabled(path: Place) -> None:
-    """Write to the program's log that a table gets deletion vectors, which not every reader supports."""
+    """Log that a table gets deletion vectors, which not every reader supports."""
     _LOGGER.warning(
         "enabling deletion vectors for the Delta table %s (reader version 3): readers must support deletion vectors;"
         ' set merge_strategy = "rewrite" for tables that must not have deletion vectors',
@@ -272,7 +272,7 @@ def _merge_by_sql(
 
 
 def _is_newer(snapshot: LogSnapshot, part: _Found, sequences: pa.ChunkedArray, least: str) -> Any:
-    """Return which rows are older than their matching changes; None if, by the file's statistics, all rows are older."""
+    """Return a mask of rows older than their matching changes; None if all rows are older."""
     greatest = part.file.stats.get("maxValues", {}).get(_SEQUENCE)
     if isinstance(greatest, str) and greatest < least:
         return None
@@ -285,7 +285,7 @@ def _is_newer(snapshot: LogSnapshot, part: _Found, sequences: pa.ChunkedArray, l
 
 
 def _is_null(file: DataFile, column: str) -> bool:
-    """Return whether, by a file's statistics, a column has only nulls in the file."""
+    """Return whether a column has only nulls in a file, by the file's statistics."""
     nulls = file.stats.get("nullCount", {}).get(column)
     return nulls is not None and nulls == file.rows and column not in file.partition_values
 
@@ -339,7 +339,7 @@ def _partition_value(text: str, kind: pa.DataType) -> pa.Scalar:
 
 
 def _candidates(snapshot: LogSnapshot, searched: SearchedKeys) -> list[DataFile]:
-    """Return the files that, by partitions and statistics, can have one of the searched keys."""
+    """Return the files that can have one of the searched keys, by partitions and statistics."""
     tests = [_file_test(name, searched.keys[name], name in snapshot.partition_columns) for name in searched.columns]
     known = [test for test in tests if test is not None]
     return [file for file in snapshot.files.values() if all(test(file) for test in known)]
@@ -375,7 +375,7 @@ def _file_test(name: str, values: pa.ChunkedArray, is_partition: bool) -> Callab
 
 
 def _comparable(bound: Any, kind: pa.DataType) -> Any:
-    """Return a value of statistics or of a partition in the form of the keys: dates are days since 1970."""
+    """Convert a statistics or partition value to the keys' representation: dates are days since 1970."""
     if pa.types.is_date32(kind):
         return datetime.date.fromisoformat(bound).toordinal() - _EPOCH
     return int(bound) if pa.types.is_integer(kind) else bound
@@ -388,7 +388,7 @@ def _joined(old: Any, new: Positions) -> Any:
 
 
 def _is_among(values: Positions, found: Any) -> Any:
-    """Return which of the ascending numbers `values` are in the ascending numbers `found`."""
+    """Return a mask of the ascending numbers `values` that occur in the ascending numbers `found`."""
     places = np.searchsorted(found, values)
     places[places == len(found)] = 0
     return found[places] == values if len(found) else np.zeros(len(values), np.bool_)

@@ -101,4 +101,4 @@ def _text(error: Exception) -> str:
     try:
         return str(error)
     except Exception:  # a Py4JJavaError queries its JVM, which may have ended
-        return "Spark's Java process does not answer"
+        return "Spark's Java process does not respond"

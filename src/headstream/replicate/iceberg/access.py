@@ -71,7 +71,7 @@ def limit_answers() -> None:
 
 
 class FileStats(NamedTuple):
-    """Column statistics of a file by field id: null counts, and bounds as Iceberg's bytes."""
+    """Column statistics of a file by field id: null counts, and bounds in Iceberg's binary form."""
 
     nulls: Mapping[int, int]
     lower: Mapping[int, bytes]
@@ -79,7 +79,7 @@ class FileStats(NamedTuple):
 
 
 def make_file(location: str, size: int, rows: int, partition: Sequence[Any], stats: FileStats, *, deletes: bool) -> DataFile:
-    """Return a file as an entry of a manifest.
+    """Return a file as the data of a manifest entry.
 
     Args:
         size: Size of the file, bytes.

@@ -119,7 +119,7 @@ def write_deletes(log: LogSnapshot, schema: IcebergSchema, io: FileIO, wanted: M
         content = sink.getvalue()
         with io.new_output(location).create(overwrite=True) as stream:
             stream.write(content)
-        bounds = {_PATH_ID: target.encode()}  # equal bounds tell readers that all deletes belong to one file
+        bounds = {_PATH_ID: target.encode()}  # equal bounds show readers that all deletes belong to one file
         stats = FileStats({}, bounds, bounds)
         return make_file(location, content.size, len(rows), _partition(log, schema, file), stats, deletes=True)
 

@@ -40,7 +40,7 @@ _ATTEMPTS: Final = 5
 _CLEAN_EVERY: Final = 20
 """Number of commits between two removals of files that no snapshot needs."""
 _MARGIN_MS: Final = 600_000
-"""Maximum time between a file's removal timestamp and its commit, milliseconds; a merge sets the timestamp before the commit."""
+"""Maximum time from a file's removal timestamp to the commit, milliseconds; a merge sets the timestamp before the commit."""
 _ADVICE: Final = "Run: headstream replicate iceberg check --repair"
 
 

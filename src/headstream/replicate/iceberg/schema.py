@@ -37,7 +37,7 @@ _TYPES: Final[dict[str, PrimitiveType]] = {
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _FIRST_PARTITION_ID: Final = 1000
 _EXACT_DIGITS: Final = 15
-"""Number of digits of a decimal that the JSON of every writer keeps."""
+"""Maximum number of decimal digits that the JSON of every writer keeps."""
 _EXACT_TIME: Final = re.compile(r"\.\d{6}(Z|[+-]\d\d:\d\d)?$")
 _REPAIR: Final = "Run: headstream replicate iceberg check --repair"
 
@@ -50,7 +50,7 @@ class IcebergSchema(NamedTuple):
         spec: The partition spec: identity transforms of columns.
         physical: Name of a column in data files and statistics -> field id and type.
         mapping: The value of NAME_MAPPING.
-        replaced: Names of columns that got another field id, for which older files have no values.
+        replaced: Names of columns that got a different field id, for which older files have no values.
     """
 
     schema: Schema
@@ -132,7 +132,7 @@ def _is_promotion(old: Any, new: Any) -> bool:
 
 
 def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
-    """Return a partition value in the form of Iceberg's manifests; an empty string in Delta's log means null."""
+    """Return a partition value in the format of Iceberg manifests; an empty string in Delta's log means null."""
     if not text:
         return None
     if isinstance(kind, types.StringType):
@@ -151,13 +151,13 @@ def read_partition_value(kind: PrimitiveType, text: str | None) -> Any:
 
 
 def write_bound(kind: PrimitiveType, value: Any) -> bytes | None:
-    """Return a bound of a column in a file as Iceberg's bytes; None if there is no bound or it may be inexact.
+    """Return a column's bound in a file, in Iceberg's binary form; None if there is no bound or it may be inexact.
 
-    Spark computes MIN and MAX from bounds alone, except for strings. So bounds that Delta's log does not store exactly are
+    Spark computes MIN and MAX from bounds alone, except for strings. Thus, bounds that Delta's log does not store exactly are
     omitted: times without microseconds (which most writers truncate), numbers in columns with NaN, and long decimals.
 
     Args:
-        value: A value from the statistics in Delta's log, decoded from JSON; numbers with a point are Decimals.
+        value: A value from the statistics in Delta's log, decoded from JSON; numbers with a decimal point are Decimals.
     """
     try:
         if value is None or isinstance(kind, (types.BinaryType, types.FloatType, types.DoubleType)):

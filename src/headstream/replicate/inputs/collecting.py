@@ -1,4 +1,4 @@
-"""Collects a micro-batch's results in the driver, at once or, if they exceed the memory of Spark's driver, in pieces.
+"""Collects a micro-batch's results in the driver, in one fetch or, if they exceed the memory of Spark's driver, in pieces.
 
 If the results of all tasks are fetched together, the driver's JVM holds several copies in memory. In pieces, the results are
 computed once, stored on the executors' disks, and fetched a few rows at a time. The JVM frees a piece before it fetches the next.
@@ -72,7 +72,7 @@ def reason_of(error: BaseException) -> str:
 
 
 class SourceFault(NamedTuple):
-    """A loss of messages in a source, and the ways to continue."""
+    """A message loss in a source, and the ways to continue."""
 
     what: str
     advice: str
@@ -100,7 +100,7 @@ def collect(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:
     """Return the rows of a frame.
 
     Args:
-        in_pieces: Whether the result is known not to fit into memory; otherwise pieces are used only if fetching at once fails.
+        in_pieces: Whether the result is known not to fit into memory; otherwise pieces are used only if a single fetch fails.
     """
     if not in_pieces:
         try:
@@ -139,7 +139,7 @@ def _fetch(kept: DataFrame, first: int, last: int) -> pa.Table:
 def find_planned_batch(checkpoint: Path) -> int | None:
     """Return the number of the micro-batch that an earlier run planned but did not finish, or None.
 
-    The offsets of this micro-batch are fixed, whatever the current limits, so it may be the micro-batch that did not fit.
+    The offsets of this micro-batch are fixed, regardless of the current limits, so it may be the micro-batch that did not fit.
     """
     planned, finished = (_newest(checkpoint / name) for name in ("offsets", "commits"))
     return planned if planned is not None and (finished is None or planned > finished) else None

@@ -82,13 +82,13 @@ class Input(Protocol):
         """Return the stream."""
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Make topics that were deleted and recreated begin at their first message; `checkpoint` belongs to the Spark query."""
+        """Restart deleted and recreated topics at their first message; `checkpoint` belongs to the Spark query."""
 
     def decoded(self, batch: DataFrame) -> DataFrame:
         """Return the decoded messages of a micro-batch (decoded.DECODED_SCHEMA)."""
 
     def read_until(self, batch_id: int, times: Sequence[PartitionTimes]) -> int | None:
-        """Return the log time before which a micro-batch completes the reading of all partitions; None if unknown."""
+        """Return the log time before which all partitions are completely read after a micro-batch; None if unknown."""
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
         """Return at least the wanted messages (COORDINATE_COLUMNS) of a micro-batch, as SOURCE_COLUMNS."""
@@ -129,7 +129,7 @@ class FrameInput:
         return self._messages
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Make Kafka topics that were deleted and recreated begin at their first message."""
+        """Restart deleted and recreated Kafka topics at their first message."""
         forget_recreated(self._messages, str(checkpoint))
 
     def decoded(self, batch: DataFrame) -> DataFrame:
@@ -137,7 +137,7 @@ class FrameInput:
         return batch.mapInArrow(self._decode, DECODED_SPARK_SCHEMA)
 
     def read_until(self, batch_id: int, times: Sequence[PartitionTimes]) -> int | None:
-        """Return the log time before which a micro-batch completes the reading of all partitions; None if unknown."""
+        """Return the log time before which all partitions are completely read after a micro-batch; None if unknown."""
         return self._times.read_until(batch_id, times)
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
@@ -158,7 +158,7 @@ class LogInput:
         self._decode = decode
 
     def accept_recreated(self, checkpoint: Path) -> None:
-        """Make topics, or a log, that were deleted and recreated begin at their first message."""
+        """Restart deleted and recreated topics, or a recreated log, at the first message."""
         accept_recreated_log(checkpoint, self._options)
 
     def stream(self) -> DataFrame:
@@ -171,7 +171,7 @@ class LogInput:
         return batch
 
     def read_until(self, batch_id: int, times: Sequence[PartitionTimes]) -> int | None:
-        """Return the log time before which a micro-batch completes the reading of all partitions; None if unknown."""
+        """Return the log time before which all partitions are completely read after a micro-batch; None if unknown."""
         return planned_until(self._checkpoint, batch_id)
 
     def read_again(self, batch: DataFrame, wanted: pa.Table, *, in_pieces: bool) -> pa.Table:
@@ -269,7 +269,7 @@ def add_declared_schemas(schema_store: SchemaStore, directory: Place, now_us: in
         now_us: Current time, microseconds since 1970 UTC.
 
     Raises:
-        SchemaError: a file has another form, or another schema already has the id.
+        SchemaError: a file has a different form, or a different schema already has the id.
     """
     count = 0
     for number, (path, content) in enumerate(_read_declared(directory), start=1):
@@ -293,7 +293,7 @@ def _read_declared(directory: Place) -> list[tuple[Path, bytes]]:
         paths = sorted(path for path in directory.iterdir() if path.suffix in _DECLARED)
         return [(path, path.read_bytes()) for path in paths]
     except OSError as error:
-        raise StorageError(f"cannot read the directory of schemas: {error.strerror}", where=str(directory)) from error
+        raise StorageError(f"cannot read the schema directory: {error.strerror}", where=str(directory)) from error
 
 
 def _declared(path: Path, content: bytes, number: int) -> TableMetadata:

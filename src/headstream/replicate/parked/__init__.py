@@ -1,1 +1,1 @@
-"""Parked and dead-lettered messages: the ledger, the pipeline's own log, requests of operators."""
+"""Parked and dead-lettered messages: the ledger, the pipeline's own log, operators' requests."""

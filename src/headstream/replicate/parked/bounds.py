@@ -1,4 +1,4 @@
-"""Limits of parked and dead-lettered messages, above which the pipeline stops or raises an alarm."""
+"""Limits for parked and dead-lettered messages, above which the pipeline stops or raises an alarm."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class DeadRates:
 
 
 class WaitingBounds:
-    """Limits of waiting messages."""
+    """Limits for waiting messages."""
 
     def __init__(self, config: ReplicateConfig, ledger: Ledger) -> None:
         self._config = config

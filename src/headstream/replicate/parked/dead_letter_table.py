@@ -37,7 +37,7 @@ class DeadLetterTable:
     @property
     def description(self) -> str:
         """The name of this copy in errors and log messages."""
-        return "the table of the dead letter"
+        return "the dead-letter table"
 
     @property
     def is_behind(self) -> bool:

@@ -1,6 +1,6 @@
-"""The ledger: the states of messages that the pipeline has set aside, in a SQLite file of the checkpoint.
+"""The ledger: the states of parked, delayed and dead messages, in a SQLite file of the checkpoint.
 
-The pipeline's own log has the bytes of these messages; the ledger records offsets and the cause of the wait. A parked batch (a
+The pipeline's own log has the bytes of these messages; the ledger records offsets and the reason for the wait. A parked batch (a
 row of the table `parcels`) consists of messages that were parked together for one reason and have consecutive offsets in one
 topic. A change of state is one transaction, after the bytes were written to the log and before the next step relies on the state.
 
@@ -40,7 +40,7 @@ WAITS: Final = "state IN ('parked', 'delayed', 'called', 'releasing')"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedBatch:
-    """Messages that were set aside together.
+    """Messages that were parked or dead-lettered together.
 
     Args:
         state: One of the states above.
@@ -52,11 +52,11 @@ class ParkedBatch:
         log_topic: The topic of the messages in the pipeline's own log.
         from_offset: Offset of the first message.
         until_offset: Offset after the last message.
-        since_us: Time at which the batch was set aside, microseconds since 1970 UTC.
+        since_us: Time at which the batch was parked or dead-lettered, microseconds since 1970 UTC.
         release: The release that contains the batch; for a parked batch, the release that its table rejected.
         transaction_key: The transaction that the batch waits for and to which all its messages belong.
         logged_from_us: Time at which the source's log stored the first message, microseconds since 1970 UTC; None if an older
-            version set the batch aside.
+            version parked the batch.
         logged_until_us: Time at which the source's log stored the last message, microseconds since 1970 UTC, or None.
     """
 
@@ -91,7 +91,7 @@ class ParkedBatch:
 
 @dataclass(frozen=True, slots=True)
 class ParkedTotals:
-    """The number of waiting messages, and the time when the oldest was set aside, microseconds since 1970 UTC, or None."""
+    """The number of waiting messages, and the time when the oldest was parked, microseconds since 1970 UTC, or None."""
 
     count: int
     size_bytes: int
@@ -99,7 +99,7 @@ class ParkedTotals:
 
 
 def no_record(connection: sqlite3.Connection) -> None:
-    """Write nothing: a Record."""
+    """Write nothing; used as a Record."""
 
 
 _MAY_COME_BACK: Final = (
@@ -192,7 +192,7 @@ class Ledger:
         return self._select(f"state IN ({marks})", states)
 
     def parked_batches_of(self, batch: int) -> list[ParkedBatch]:
-        """Return the parked batches, in any state, that a micro-batch has set aside."""
+        """Return the batches, in any state, that a micro-batch has parked or dead-lettered."""
         return self._select("batch = ?", (batch,))
 
     def forget_done(self, retained: Collection[int] = ()) -> None:
@@ -228,7 +228,7 @@ class Ledger:
         """Return the tables of all waiting messages; includes None if the table of a message is unknown.
 
         Args:
-            transactions_before_us: Messages that wait for their transaction are included if set aside at or before this time.
+            transactions_before_us: Messages that wait for their transaction are included if parked at or before this time.
         """
         query = (
             "SELECT DISTINCT cause IN ('table', 'transaction', 'load'), table_schema, table_name FROM parcels "
@@ -381,7 +381,7 @@ def _bundle_of(parked_batch: ParkedBatch) -> Hashable:
 
 
 def _age(bundle: list[ParkedBatch]) -> tuple[bool, int]:
-    """Return a sort key by which transactions are first, then the oldest batches. Batches that were parked again have new ids."""
+    """Return a sort key that puts transactions first, then the oldest batches. Batches that were parked again have new ids."""
     return bundle[0].cause != "transaction", min(parked_batch.since_us for parked_batch in bundle)
 
 

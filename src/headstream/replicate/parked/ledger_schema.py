@@ -3,7 +3,7 @@
     1    pipeline, parcels, failing, requests
     2    parcels.transaction_key, open_transactions, closed_transactions     earlier: none
     3    parcels.logged_from_us, parcels.logged_until_us     earlier: unknown, so messages waiting for a schema can be of any time
-         (in table_memory.py, the starts of loads have another format)
+         (in table_memory.py, the starts of loads have a different format)
 
 Each step migrates from the previous version to its own version; a new ledger runs all steps. A writer first migrates an older
 ledger. The version also increases when older versions of Headstream can no longer read the state of tables (table_memory.py),
@@ -69,7 +69,7 @@ def bring_up(connection: sqlite3.Connection, where: str) -> None:
         LogVersionError: a newer version of Headstream created the ledger.
         StorageError: the file is not a known ledger.
     """
-    connection.execute("BEGIN IMMEDIATE")  # two processes can migrate at once: the second finds the current version
+    connection.execute("BEGIN IMMEDIATE")  # two processes can migrate at the same time: the second finds the current version
     try:
         for step in STEPS[_version(connection, where) :]:
             for statement in step:

@@ -1,6 +1,6 @@
-"""States of the messages that a pipeline has parked or dead-lettered, by offset in its own log. Read-only.
+"""States of the messages that a pipeline has parked or dead-lettered, by offset in the pipeline's own log. Read-only.
 
-The log keeps released messages too; the ledger records the messages that are still set aside and their states.
+The log keeps released messages too; the ledger records the messages that are still parked or dead, and their states.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MessageStates:
         self._begins = [parked_batch.from_offset for parked_batch in self._batches]
 
     def state_of(self, offset: int) -> str:
-        """Return the state in the ledger of the message at an offset; `released` if the message is no longer set aside."""
+        """Return the state in the ledger of the message at an offset; `released` if the message is no longer parked or dead."""
         parked_batch = self._find(offset)
         return _RELEASED if parked_batch is None else parked_batch.state
 

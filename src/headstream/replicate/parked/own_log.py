@@ -1,6 +1,6 @@
 """The pipeline's own log (`<checkpoint>/log`): complete parked and dead-lettered messages, as Arrow columns.
 
-A message retains its payload, key and headers, and gets headers with its origin and the reason why it was set aside:
+A message retains its payload, key and headers, and gets headers with its origin and the reason why it was parked or rejected:
 
     <original headers> | hs.origin.topic string | hs.origin.partition int32 | hs.origin.offset int64
                        | hs.origin.timestamp int64 (us) | hs.schema_id string | hs.reason string

@@ -1,6 +1,6 @@
 """Stores complete parked, delayed and dead messages in the pipeline's own log, in parked batches (ledger.py).
 
-If a micro-batch is rerun after a crash, the messages that the first run has set aside stay unchanged.
+If a micro-batch is rerun after a crash, messages that the first run parked or dead-lettered stay unchanged.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class OnceTopic:
         offsets = np.full(messages.num_rows, -1, np.int64)
         for orphan in list(self._orphans):
             parts = list(self._log.read(self.topic, *orphan))
-            if not parts:  # erased meanwhile
+            if not parts:  # erased in the meantime
                 continue
             lost = pa.concat_tables(parts)
             rows, places = _match_same(messages, lost)
@@ -75,7 +75,7 @@ class OnceTopic:
 PARKED_TOPIC: Final = "replicate/parked"
 DEAD_LETTER_TOPIC: Final = "replicate/dead-letter"
 MAX_RELEASE: Final = 200_000
-"""Maximum number of messages of a release, which is decoded and merged in memory as one unit (of at most MAX_UNIT_BYTES)."""
+"""Maximum number of messages per release, which is decoded and merged in memory as one unit (of at most MAX_UNIT_BYTES)."""
 _MAX_PARKED_BATCH_BYTES: Final = MAX_UNIT_BYTES // 8
 _MAX_PARKED_BATCHES: Final = 64
 """Maximum number of parked batches per call: reasons that contain a value must not create one parked batch per message."""
@@ -118,14 +118,14 @@ class Release:
 
     @property
     def repeats(self) -> bool:
-        """Whether messages may already have been applied, by an earlier attempt or before they were set aside."""
+        """Whether messages may already have been applied, by an earlier attempt or before they were parked."""
         return self.resumed or any(
             parked_batch.cause not in ("schema", "transaction", "load") for parked_batch in self.parked_batches
         )
 
 
 class ParkingLot:
-    """The messages that a pipeline has set aside, and the limits of waiting messages."""
+    """The parked, delayed and dead messages of a pipeline, and the limits for waiting messages."""
 
     def __init__(self, checkpoint: Path, delayed: str, ledger: Ledger, bounds: WaitingBounds) -> None:
         self._ledger = ledger
@@ -145,7 +145,7 @@ class ParkingLot:
         self._log.close()
 
     def begin_batch(self, batch_id: int) -> pa.Table | None:
-        """Begin a micro-batch; in a rerun after a crash, return the coordinates of messages that the first run set aside."""
+        """Begin a micro-batch; in a rerun after a crash, return the coordinates of messages that were parked or dead-lettered."""
         self._batch = batch_id
         if self._ledger.mark("batch") != str(batch_id):
             self._ledger.forget_done(self._read_again()[1])
@@ -168,7 +168,7 @@ class ParkingLot:
         self._ledger.set_mark("read_again", "")
 
     def find_read_again(self) -> tuple[int, pa.Table] | None:
-        """Return the log time before which messages are read again, and the messages among them that were set aside, or None.
+        """Return the log time before which messages are read again, and the parked or dead messages among them, or None.
 
         The messages have only COORDINATE_COLUMNS and timestamp_us.
         """
@@ -183,7 +183,7 @@ class ParkingLot:
         return until_us, batches
 
     def end_batch(self) -> None:
-        """End the micro-batch: messages that are set aside later are not attributed to it."""
+        """End the micro-batch: messages that are parked later are not attributed to it."""
         self._batch = None
 
     def park(self, batches: Iterable[pa.RecordBatch], now_us: int) -> int:
@@ -363,7 +363,7 @@ class ParkingLot:
 
 
 def _match_same(messages: pa.Table, lost: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the row numbers of messages with equal coordinates, time and content; a recreated topic repeats only coordinates."""
+    """Return the row numbers of messages with equal coordinates, time and content: a recreated topic repeats only coordinates."""
     rows, places = match_rows(messages, lost)
     is_same = pc.equal(messages["timestamp_us"].take(rows), lost["timestamp_us"].take(places)).to_numpy()
     for name in ("key", "payload"):

@@ -2,7 +2,7 @@
 
     <checkpoint>/requests/<time in us>-<uuid>     {"kind": "redrive", "arguments": {…}, "asked_us": …}
 
-The run stores the object's name with the request, and deletes the object after its checkpoint has stored the request. So a
+The run stores the object's name with the request, and deletes the object after its checkpoint has stored the request. Thus, a
 request is not repeated after a crash.
 """
 

@@ -1,6 +1,6 @@
 """Operators' requests to a pipeline: rows of its ledger that the current or next run executes.
 
-Only the running process writes the pipeline's log and tables. So a redrive from the command line is a row in the ledger, which
+Only the running process writes the pipeline's log and tables. Thus, a redrive from the command line is a row in the ledger, which
 the run executes between two micro-batches. One transaction stores a request's selected batches and its completion. If only some
 messages of a batch are selected, the batch is split.
 """
@@ -26,7 +26,7 @@ class ParkedRanges(NamedTuple):
     """Messages of one topic of the pipeline's own log.
 
     Args:
-        ranges: Half-open ranges of offsets, ascending.
+        ranges: Half-open offset ranges, ascending.
     """
 
     log_topic: str
@@ -35,14 +35,14 @@ class ParkedRanges(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """A filter for messages that were set aside.
+    """A filter for parked, delayed and dead messages.
 
     Args:
         states: A subset of `dead`, `delayed` and `parked`.
         reason: Substring of the reason.
         schema_id: The schema id of the messages.
-        since_us: Messages that were set aside at or after this time, microseconds since 1970 UTC.
-        until_us: Messages that were set aside before this time, microseconds since 1970 UTC.
+        since_us: Messages that were parked or dead-lettered at or after this time, microseconds since 1970 UTC.
+        until_us: Messages that were parked or dead-lettered before this time, microseconds since 1970 UTC.
         within: Only these messages; None: all messages.
     """
 
@@ -96,10 +96,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request of an operator.
+    """An operator's request.
 
     Args:
-        kind: `redrive` releases messages that were set aside; `discard` deletes messages that were set aside; `reload` begins or
+        kind: `redrive` releases parked or dead messages; `discard` deletes parked or dead messages; `reload` begins or
             ends a full load of a table; `repair` applies changes that a comparison with the source has found.
         arguments: The request's arguments, a JSON object.
         asked_us: Time of the request, microseconds since 1970 UTC.

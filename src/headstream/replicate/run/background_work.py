@@ -69,7 +69,7 @@ class BackgroundWork(Generic[K]):
             _LOGGER.warning("%d %s; the next run retries them", count, left)
 
     def close(self) -> None:
-        """Stop without more attempts."""
+        """Stop without further attempts."""
         with self.changed:
             self._is_closed = True
             self.changed.notify_all()

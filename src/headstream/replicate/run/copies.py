@@ -1,4 +1,4 @@
-"""Copies of messages that were set aside: dead letters in a Delta table, dead letters and delayed messages in Kafka."""
+"""Copies of messages from the pipeline's own log: dead letters in a Delta table, dead letters and delayed messages in Kafka."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TIMEOUT_MS: Final = 10_000
 
 
 def open_cluster(target: KafkaTopic) -> Client:
-    """Return a client of a topic's cluster."""
+    """Return a client for a topic's cluster."""
     return connect_plain(target.url, timeout_ms=_TIMEOUT_MS, connect_timeout_ms=_TIMEOUT_MS)
 
 
@@ -67,7 +67,7 @@ class TopicCopy:
             copied = Mirror(self._log.client, self._client, options).run().copied
         except HeadstreamError as error:
             self.close()
-            raise StorageError(f"{self.description} failed: {error}", advice="The next attempt continues from there") from error
+            raise StorageError(f"{self.description} failed: {error}", advice="The next attempt resumes the copy") from error
         self._until = end
         return copied
 
@@ -128,7 +128,7 @@ class Copies:
                 pause_us = _AGAIN_US[type(copy)]
                 self._due_us[number] = self._now_us() + pause_us
                 if not last:
-                    _LOGGER.warning("%s; retrying in %g s: %s", copy.description, pause_us / 1e6, error)
+                    _LOGGER.warning("%s is behind; retrying in %g s: %s", copy.description, pause_us / 1e6, error)
         if last and failed:
             raise failed[0]
 

@@ -34,7 +34,7 @@ def on_executors(decoded: Decoded) -> tuple[Decoded, SparkChanges | None]:
 
 
 def leave_out(decoded: Decoded, coordinates: pa.Table) -> Decoded:
-    """Exclude the messages of a micro-batch that its first run has set aside; `coordinates` has COORDINATE_COLUMNS."""
+    """Exclude the messages of a micro-batch that its first run parked or dead-lettered; `coordinates` has COORDINATE_COLUMNS."""
     waiting, dead = (
         leave_out_rows(pa.Table.from_batches(batches, RAW_SCHEMA), COORDINATE_COLUMNS, coordinates).to_batches()
         for batches in (decoded.waiting, decoded.dead)

@@ -5,7 +5,7 @@
              limits `until` for at most schema_wait, and not at the end of a run with `once`
 
 Rows logged before `until` get their positions; later rows are parked with the cause `load`. The limit of each table is stored
-before the unit is merged. So a unit that is rerun with a later `until` parks the same rows as before.
+before the unit is merged. Thus, a unit that is rerun with a later `until` parks the same rows as before.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class LoadWaits:
         """Return the log times up to which the log has been read.
 
         Args:
-            read_us: The log time up to which the log is read with the current micro-batch, if known.
+            read_us: The log time up to which the log has been read, including the current micro-batch, if known.
             release: A release whose messages are decoded and no longer wait.
-            waiting: More messages (RAW_SCHEMA) that wait for their schema, in addition to messages in the ledger.
+            waiting: Further messages (RAW_SCHEMA) that wait for their schema, in addition to messages in the ledger.
         """
         read = max(self.read_us, read_us or 0)
         if not self._waits_for_schemas:

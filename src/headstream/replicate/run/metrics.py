@@ -17,7 +17,7 @@ _OPERATIONS: Final = ("inserted", "updated", "deleted")
 _UNPLACED: Final = "changes_without_transaction_position"
 _COUNTERS: Final = (
     ("messages", "messages", "Messages read."),
-    ("bytes", "bytes", "Size of the messages read."),
+    ("bytes", "bytes", "Size of the messages read, bytes."),
     ("changes", "changes", "Changes applied."),
     ("rows_in_driver", "rows_in_driver", "Changes whose decoded rows were sent to the driver; executors process all others."),
     ("merges", "merges", "Merges into tables."),
@@ -27,7 +27,7 @@ _COUNTERS: Final = (
     ("tombstones", "tombstones", "Messages skipped because they have a null payload."),
     (_UNPLACED, _UNPLACED, "Changes without a position in their transaction, applied immediately (with atomic)."),
     ("untold", _UNPLACED, f"Old name of {_UNPLACED}; removed in the next release."),
-    ("processing_seconds", "seconds", "Time spent in micro-batches."),
+    ("processing_seconds", "seconds", "Time spent in micro-batches, seconds."),
 )
 _VECTORS: Final = (
     ("deletion_vector_files", "files", "Files of a table that have deletion vectors."),
@@ -39,7 +39,7 @@ _WAITING: Final = (
     ("delayed", "Messages that have waited too long for their schema."),
     ("dead", "Dead letters that were not redriven."),
     ("waiting_bytes", "Size of all waiting messages, bytes."),
-    ("oldest_wait_seconds", "Age of the oldest message that waits for its schema or table."),
+    ("oldest_wait_seconds", "Age of the oldest message that waits for its schema or table, seconds."),
     ("waiting_for_loads", "Rows of full loads that wait until all partitions have been read up to the load."),
     ("open_transactions", "Incomplete transactions that wait for events."),
 )
@@ -51,7 +51,7 @@ def describe_pipeline(status: dict[str, Any]) -> Iterator[Metric]:
     yield _rows_of(run.get("tables", {}))
     for name, key, text in _COUNTERS:
         yield CounterMetricFamily(_PREFIX + name, text, value=run.get(key, 0))
-    yield _of_tables("lag_seconds", "Time from the commit at the source to the table, newest change.", run.get("lag_seconds", {}))
+    yield _of_tables("lag_seconds", "Time from source to table commit of the newest change, seconds.", run.get("lag_seconds", {}))
     vectors = run.get("deletion_vectors", {})
     for name, key, text in _VECTORS:
         yield _of_tables(name, text, {table: found[key] for table, found in vectors.items() if found[key] is not None})
@@ -62,14 +62,14 @@ def describe_pipeline(status: dict[str, Any]) -> Iterator[Metric]:
         "oldest_transaction_seconds", "Age of the oldest incomplete transaction.", 0 if oldest is None else oldest["wait_seconds"]
     )
     failures = {found["table"]: found["failures"] for found in status["failing_tables"]}
-    yield _of_tables("table_failures", "Failures of a table since changes were last applied to it.", failures)
+    yield _of_tables("table_failures", "Consecutive failures to apply changes to a table.", failures)
     catalog = status["catalog"]
     if catalog is not None:
         yield _gauge("catalog_registered", "Tables registered in the catalog.", catalog["registered"])
         yield _gauge("catalog_waiting", "Tables that wait to be registered in the catalog.", catalog["waiting"])
     if status["iceberg"] is not None:
         lags = {found["table"]: found["lag_seconds"] for found in status["iceberg"]["tables"]}
-        yield _of_tables("iceberg_lag_seconds", "Time since the oldest version that an Iceberg table lacks.", lags)
+        yield _of_tables("iceberg_lag_seconds", "Age of the oldest version that an Iceberg table lacks, seconds.", lags)
     yield _gauge("running", "1 while the pipeline runs, else 0.", int(status["state"] == "running"))
 
 

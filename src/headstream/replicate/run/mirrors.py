@@ -40,7 +40,7 @@ class MirrorOpener:
         if not __version__.startswith(f"{SUPPORTED}."):
             what, advice = f"pyiceberg {__version__} is not a supported version", f"Run: pip install 'pyiceberg~={SUPPORTED}.0'"
             raise EnvironmentSetupError(what, where="iceberg", advice=advice)
-        assert config.iceberg is not None, "callers have looked"
+        assert config.iceberg is not None, "the settings have no Iceberg tables"
         self._config, self._settings = config, config.iceberg
         self._catalog: Any = None
 
@@ -56,7 +56,7 @@ class MirrorOpener:
         if self._catalog is None:
             self._catalog = open_catalog(self._settings, self._config.tables)
         place, identifier = place_table(self._config.tables, *table), self.identify(table)
-        assert identifier is not None, "callers have asked"
+        assert identifier is not None, "the table has no mirror, see identify()"
         kept_us = self._config.vacuum_kept_us
         return TableMirror(self._catalog, place, identifier, most_snapshots=self._settings.snapshots, kept_us=kept_us)
 
@@ -69,8 +69,8 @@ class _State:
         since_us: Time since which Iceberg may lack versions, microseconds since 1970 UTC; or None.
         version: The Delta version that Iceberg has; None if unknown.
         refused: The reason why the table cannot have a mirror (a column without an equivalent), or None.
-        synced_us: Time of the last check that found the mirror up to date.
-        vacuum_us: Time since which a vacuum waits for the mirror, or None.
+        synced_us: Time of the last check that found the mirror up to date, microseconds since 1970 UTC.
+        vacuum_us: Time since which a vacuum waits for the mirror, microseconds since 1970 UTC, or None.
     """
 
     since_us: int | None = None
@@ -147,7 +147,7 @@ class IcebergMirrors:
         self._work.finish("Iceberg tables are behind their Delta tables", every_table=every_table)
 
     def close(self) -> None:
-        """Stop without more attempts; a running attempt continues."""
+        """Stop without further attempts; a running attempt continues."""
         self._work.close()
 
     def _sync(self, table: Table) -> None:

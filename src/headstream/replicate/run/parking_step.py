@@ -69,12 +69,12 @@ class ParkingStep:
 
 
 def find_parked(decoded: Decoded, left: pa.Table, find_raw: FindRaw) -> pa.Table | None:
-    """Return the coordinates of a micro-batch's messages that its interrupted run has set aside; None if there are none.
+    """Return the coordinates of a micro-batch's messages that an interrupted run parked or dead-lettered; None if there are none.
 
     A recreated topic has other messages, with other log times, at the same offsets.
 
     Args:
-        left: The messages that the interrupted run has set aside: COORDINATE_COLUMNS, timestamp_us.
+        left: The messages that the interrupted run parked or dead-lettered: COORDINATE_COLUMNS, timestamp_us.
     """
     names = list(COORDINATE_COLUMNS)
     parts = [pa.Table.from_batches([batch]).select(names) for batch in (*decoded.waiting, *decoded.dead)]
@@ -110,7 +110,7 @@ def _choose_messages(messages: pa.Table, wanted: pa.Table) -> pa.Table:
 
 
 def _check_found(wanted: int, found: list[pa.Table]) -> None:
-    """Check that all messages to set aside were found; retention or compaction may have deleted messages."""
+    """Check that all messages to park or dead-letter were found; retention or compaction may have deleted messages."""
     missing = wanted - sum(part.num_rows for part in found)
     if missing > 0:
         raise StorageError(

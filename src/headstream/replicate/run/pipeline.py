@@ -63,11 +63,11 @@ from headstream.replicate.tables.tables import Applied, TargetTables
 
 _WRITE_EVERY_S: Final = 10.0
 _RETRY_US: Final = 1_000_000
-"""Time for which a failing write of metrics is retried, microseconds; short, because newer metrics follow."""
+"""Time for which a failing metrics write is retried, microseconds; short, because newer metrics follow."""
 
 
 class StoredMetrics:
-    """Writes metrics to an object, at most every ten seconds; an error of the store is logged as a warning."""
+    """Writes metrics to an object, at most every ten seconds; store errors are logged as warnings."""
 
     def __init__(self, place: StorePlace, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._files = StoreFiles(place, _RETRY_US)
@@ -75,7 +75,7 @@ class StoredMetrics:
         self._written_s: float | None = None
 
     def write(self, text: str, *, is_last: bool) -> None:
-        """Write the metrics if the last write was ten seconds ago, or if they are final."""
+        """Write the metrics if at least ten seconds have passed since the last write, or if the metrics are final."""
         if not is_last and self._written_s is not None and self._clock_s() < self._written_s + _WRITE_EVERY_S:
             return
         self._written_s = self._clock_s()
@@ -86,7 +86,7 @@ class StoredMetrics:
 
 
 def open_checkpoint_store(config: ReplicateConfig, clock_us: Callable[[], int]) -> tuple[CheckpointStore, ReplicateConfig]:
-    """Open the checkpoint of a pipeline; return the checkpoint store, and the settings with the directory of the state.
+    """Open a pipeline's checkpoint; return the checkpoint store, and the settings with the state directory.
 
     Raises:
         ReplicateError: the checkpoint was moved, the target of a move has a checkpoint, or another run uses the checkpoint.
@@ -111,7 +111,7 @@ def open_checkpoint_store(config: ReplicateConfig, clock_us: Callable[[], int]) 
 
 
 def _move(first: Path, checkpoint_store: ObjectCheckpointStore) -> None:
-    """Move a checkpoint from a directory to an object store; no run may use the checkpoint meanwhile."""
+    """Move a checkpoint from a directory to an object store; no run may use the checkpoint during the move."""
     if not (first / "ledger.sqlite").is_file():
         raise StorageError(
             "there is no checkpoint of a pipeline", where=str(first), advice="Specify the directory that a pipeline used"
@@ -135,7 +135,7 @@ _LOGGER = logging.getLogger("headstream.replicate")
 _TIMES = "partition_times"
 """Name, in the ledger, of the log times read from each partition."""
 _KEEP_EVERY_US = 10_000_000
-"""Interval at which an idle run writes a checkpoint in an object store for readers of its status, microseconds."""
+"""Interval at which an idle run saves its checkpoint to an object store, where `status` reads it, microseconds."""
 _SWEEP_SECONDS = 0.5
 """Interval at which waiting messages are processed while no data arrives, seconds."""
 
@@ -159,7 +159,7 @@ class MergeSpan:
 
 
 class BatchSpans:
-    """Records spans of one pipeline's micro-batches and merges if `tracing` is set.
+    """Records the spans of a pipeline's micro-batches and merges if `tracing` is set.
 
     Raises:
         MissingExtraError: `is_on` is set, but opentelemetry-api is not installed.
@@ -172,7 +172,7 @@ class BatchSpans:
 
     @contextmanager
     def merging(self, text: str) -> Iterator[MergeSpan | None]:
-        """Label the Spark jobs of a table's step (`SHOP.orders: merge, micro-batch 12`), and record its span; see LabelJobs."""
+        """Label the Spark jobs of a table's step (`SHOP.orders: merge, micro-batch 12`), and record the span; see LabelJobs."""
         batch = self._batch
         with self._labels(text):
             if batch is None:
@@ -207,7 +207,7 @@ class ReplicatePipeline:
         tracer_provider: Records the spans if `tracing` is set; by default OpenTelemetry's global provider.
 
     Raises:
-        InvalidOptionError: the session is a client of Spark Connect.
+        InvalidOptionError: the session is a Spark Connect client.
         EnvironmentSetupError: the session lacks the jars for the tables' object store, Delta if Spark needs it, or Headstream in
             its workers' Python.
     """
@@ -412,7 +412,7 @@ class ReplicatePipeline:
 
         The listener receives Spark's StreamingQueryProgress as a JSON object with an additional member `headstream`: the
         messages, bytes, changes, merges, schemas, released and dead messages of the micro-batch, the `parked` and `delayed`
-        messages after it, the longest `lag_seconds`, `table_count`, and `tables` (rows and lag of the ten tables with most
+        messages after it, the longest `lag_seconds`, `table_count`, and `tables` (rows and lag of the ten tables with the most
         changes).
 
         Args:
@@ -468,7 +468,7 @@ class ReplicatePipeline:
         read = functools.partial(collect, in_pieces=in_pieces)
 
         def find_raw(wanted: pa.Table) -> pa.Table:
-            with self._labels.reading(f"read set-aside messages again, micro-batch {batch_id}"):
+            with self._labels.reading(f"read messages again, micro-batch {batch_id}"):
                 return _find_raw(source.read_again(batch, wanted, in_pieces=in_pieces), wanted)
 
         self._is_collecting = True
@@ -497,7 +497,7 @@ class ReplicatePipeline:
             self._reports.note(batch_id, batch_numbers(before, self._summary.to_dict()))
 
     def _sweep(self, is_all_read: Callable[[], bool], *, last: bool = False) -> None:
-        with self._lock:  # evaluated under the lock: no later micro-batch can begin meanwhile
+        with self._lock:  # evaluated under the lock: no later micro-batch can begin in the meantime
             all_read = is_all_read()
             if all_read and self._query.lastProgress is not None:  # that trigger or a later one found nothing
                 began = datetime.fromisoformat(self._query.lastProgress["timestamp"])
@@ -566,7 +566,7 @@ def _open_metrics(config: ReplicateConfig) -> MetricsOutput:
 
 
 def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:
-    """Return the wanted messages from messages that were read again, because decoded changes are sent without their bytes."""
+    """Select the wanted messages from messages that were read again, because decoded changes are sent without their bytes."""
     fields = [RAW_SCHEMA.field(name).with_nullable(True) for name in SOURCE_COLUMNS]
     found = found.select(list(SOURCE_COLUMNS)).cast(pa.schema(fields))  # a session can be configured to return other types
     chosen = take_rows(found, match_rows(found, wanted)[0])
@@ -575,6 +575,6 @@ def _find_raw(found: pa.Table, wanted: pa.Table) -> pa.Table:
 
 
 def _is_idle(query: Any) -> bool:
-    """Return whether a query has found no data since its last micro-batch, so it is at the end of all partitions."""
+    """Return whether a query has found no data since its last micro-batch: it has then reached the end of all partitions."""
     status = query.status
     return not status["isDataAvailable"] and not status["isTriggerActive"] and query.lastProgress is not None

@@ -39,7 +39,7 @@ class Processor:
         self._now_us = context.clock_us
         self.bounds = WaitingBounds(config, ledger)
         self.parking = ParkingLot(config.state_directory, config.delayed_topic, ledger, self.bounds)
-        if config.accept_recreated:  # this or a later run reads an unfinished micro-batch again, under another number
+        if config.accept_recreated:  # this or a later run reads an unfinished micro-batch again, under a different number
             self.parking.note_read_again(self._now_us())
         self._read_again = self.parking.find_read_again()
         self._last_again: int | None = None
@@ -64,7 +64,7 @@ class Processor:
         self.parking.close()
 
     def store_schemas(self, decoded: Decoded) -> NewSchemas:
-        """Add the schemas of a micro-batch to the schema store before it is processed, so that it can be decoded again."""
+        """Add the schemas of a micro-batch to the schema store before the micro-batch is processed, which may decode it again."""
         return self._schemas.store_metadata(decoded.metadata)
 
     def process(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None = None) -> None:
@@ -72,13 +72,13 @@ class Processor:
 
         Args:
             find_raw: Returns messages of the micro-batch from the source.
-            read_until_us: Microseconds since 1970 UTC: this or an earlier micro-batch contains all messages that were
+            read_until_us: Time, microseconds since 1970 UTC: this or an earlier micro-batch contains all messages that were
                 logged before this time, in all partitions; None if unknown.
 
         Raises:
             ReplicateError: too many messages of a topic are invalid and have no table, or too many wait. The micro-batch must be
                 read again.
-            StorageError: messages to set aside are no longer in the source. The micro-batch must be read again.
+            StorageError: messages to park are no longer in the source. The micro-batch must be read again.
         """
         self._between.carry_out_requests()  # a requested reload takes effect before the rows of the load
         self._summary.note_read(decoded)
@@ -105,7 +105,7 @@ class Processor:
         self._copies.follow()
 
     def _find_before(self, decoded: Decoded, find_raw: FindRaw, batch_id: int, read_until_us: int | None) -> pa.Table | None:
-        """Begin a micro-batch; return the coordinates of messages that an earlier run has set aside, or None in the first run."""
+        """Begin a micro-batch; return the coordinates of messages that an earlier run parked or dead-lettered, or None."""
         if self._last_again not in (None, batch_id):
             self.parking.forget_read_again()
             self._read_again = self._last_again = None

@@ -30,7 +30,7 @@ _END_SECONDS: Final = 60.0
 def batch_numbers(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """Return the counts of a micro-batch from the results of Summary.to_dict() before and after the micro-batch.
 
-    `parked` and `delayed` are the numbers of messages that wait after the micro-batch. `lag_seconds` is the longest lag of its
+    `parked` and `delayed` are the numbers of waiting messages after the micro-batch. `lag_seconds` is the longest lag of its
     tables, or None. `tables` has the ten tables with the most changed rows.
     """
     numbers: dict[str, Any] = {name: after[name] - before[name] for name in _ADDED} | {name: after[name] for name in _CURRENT}
@@ -73,7 +73,7 @@ class ProgressReports:
     def end(self) -> None:
         """After the query has ended, wait for the progress report of the last micro-batch, and stop listening."""
         if self._run_id is not None and not self._ended.wait(_END_SECONDS):
-            _LOGGER.warning("the progress of the last micro-batch has not arrived from Spark")
+            _LOGGER.warning("Spark did not report the progress of the last micro-batch")
         self._spark.streams.removeListener(self._bridge)
 
     def receive(self, run_id: str, document: str) -> None:
@@ -86,7 +86,7 @@ class ProgressReports:
             try:
                 listener(progress | {"headstream": numbers})
             except Exception:
-                _LOGGER.exception("a listener of the pipeline's progress has failed")
+                _LOGGER.exception("a progress listener of the pipeline failed")
 
     def receive_end(self, run_id: str) -> None:
         """Record the end of a query."""

@@ -62,7 +62,7 @@ class Registration:
         self._work.finish("tables are not registered in the catalog", every_table=every_table)
 
     def close(self) -> None:
-        """Stop without more attempts."""
+        """Stop without further attempts."""
         self._work.close()
 
     def _try(self, table: Table) -> None:
@@ -107,7 +107,7 @@ class CatalogTables:
             self._registration.finish(every_table=every_table)
 
     def close(self) -> None:
-        """Stop without more attempts."""
+        """Stop without further attempts."""
         if self._registration is not None:
             self._registration.close()
 

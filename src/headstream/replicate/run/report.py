@@ -16,7 +16,7 @@ from headstream.replicate.schemas.differences import find_differences
 from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 
 _MOST_VERSIONS: Final = 20
-"""Maximum number of newest schema versions per table in a report."""
+"""Maximum number of schema versions per table in a report, the newest first."""
 
 _FRESH_S: Final = 1.0
 """Minimum interval at which a checkpoint is read again for an unknown schema, seconds."""

@@ -1,4 +1,4 @@
-"""Checks a Spark session, so that a missing requirement of a pipeline is an error before the run."""
+"""Checks a Spark session before the run, so that missing requirements are reported early."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _PACKAGES: Final = ("headstream.replicate.decoding.decode", "pyarrow")
 
 
 def check_classic(spark: SparkSession) -> None:
-    """Check that the session does not use Spark Connect, and that its Spark version supports limits of a micro-batch.
+    """Check that the session does not use Spark Connect, and that its Spark version supports micro-batch limits.
 
     Raises:
-        InvalidOptionError: the session is a client of Spark Connect.
+        InvalidOptionError: the session is a Spark Connect client.
         MissingExtraError: this version of Spark is not supported.
     """
     find_pyspark(SESSION_VERSIONS)
@@ -71,7 +71,7 @@ def check_delta(spark: SparkSession, kinds: Collection[str], *, has_catalog: boo
 def _find_lacking(spark: SparkSession) -> list[str]:
     lacks = []
     if not has_class(spark, _EXTENSION):
-        lacks.append("the jars of Delta")
+        lacks.append("Delta's jars")
     if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
         lacks.append(f"spark.sql.extensions={_EXTENSION}")
     if spark.conf.get(_CATALOG[0], "") != _CATALOG[1]:
@@ -83,7 +83,7 @@ def check_workers(spark: SparkSession) -> None:
     """Check that the Python of Spark's workers has this version of Headstream, unless it is the Python of this process.
 
     Raises:
-        EnvironmentSetupError: a package is missing in the workers' Python or has another version.
+        EnvironmentSetupError: a package is missing in the workers' Python or has a different version.
     """
     python = str(spark.sparkContext.pythonExec)
     if find_workers(spark).in_driver and python == sys.executable:

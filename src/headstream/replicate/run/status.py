@@ -39,16 +39,16 @@ def note_status(
     Args:
         state: `running`, `ended`, or `failed: ` followed by the reason.
         heartbeat_us: Maximum interval until the next status, microseconds.
-        catalog: The status of the tables' registration; None if there is no catalog.
+        catalog: The registration status of the tables; None if there is no catalog.
     """
-    place = str(schema_store.absolute())  # its reader can have another working directory
+    place = str(schema_store.absolute())  # a reader of the status can have another working directory
     document = {"state": state, "process": os.getpid(), "updated_us": now_us, "zone": place, "run": summary.to_dict()}
     document |= {"heartbeat_us": heartbeat_us, "catalog": catalog, "mask_orders": mask_orders or [], "iceberg": iceberg}
     ledger.set_mark(_MARK, json.dumps(document))
 
 
 def describe_orders(orders: MaskOrders, schema_store: SchemaStore) -> list[dict[str, Any]]:
-    """Return the decided byte orders of masks, one object per task, with the stored evidence (None if not stored)."""
+    """Return the decided mask byte orders, one object per task, with the stored evidence (None if not stored)."""
     lineages = [entry.metadata.lineage for history in schema_store.tables().values() for entry in history]
     tasks = {(lineage.server, lineage.task): lineage for lineage in lineages}
     return [

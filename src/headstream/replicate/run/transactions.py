@@ -4,8 +4,8 @@
     closed    all events have been read, or the transaction was applied incomplete; later events are repeats
 
 Reading a message of any table marks its event as read, unless the message waits for its schema or is a dead letter. A unit
-with a complete transaction applies the transaction. Otherwise the unit's part of the transaction is set aside. The ledger's
-transaction that sets the last part aside also closes the transaction, and the next release has all parts. Transactions can be
+with a complete transaction applies the transaction. Otherwise the unit's part of the transaction is parked. The ledger's
+transaction that parks the last part also closes the transaction, and the next release has all parts. Transactions can be
 applied in any order, since changes older than their row are ignored; so no transaction waits for another transaction.
 """
 
@@ -115,7 +115,7 @@ class Transactions:
                 connection.execute("DELETE FROM open_transactions")
 
     def hold(self, unit: Unit) -> Unit:
-        """Hold a unit's changes of incomplete transactions; the ledger records the transactions' states with them."""
+        """Park a unit's changes of incomplete transactions; the ledger records the transactions' states with these changes."""
         if not self._config.atomic:
             return unit
         decoded, stored = on_executors(unit.decoded)
@@ -248,13 +248,13 @@ def _close(connection: sqlite3.Connection, keys: list[str]) -> None:
     connection.executemany("DELETE FROM open_transactions WHERE key = ?", rows)
     connection.executemany("INSERT OR IGNORE INTO closed_transactions (key) VALUES (?)", rows)
     newest = "(SELECT MAX(number) FROM closed_transactions)"
-    passed = f"SELECT 1 FROM parcels WHERE cause = 'table' AND {WAITS}"  # only this table records complete ones
+    passed = f"SELECT 1 FROM parcels WHERE cause = 'table' AND {WAITS}"  # only this table records that a transaction is complete
     query = f"DELETE FROM closed_transactions WHERE number <= {newest} - ? AND NOT EXISTS ({passed})"
     connection.execute(query, (KEPT_CLOSED,))
 
 
 def _portions(keys: list[str]) -> Iterator[tuple[list[str], str]]:
-    """Yield keys in groups that fit a query's limit of parameters, with their placeholders."""
+    """Yield keys in groups that fit a query's parameter limit, with their placeholders."""
     for start in range(0, len(keys), _AT_ONCE):
         some = keys[start : start + _AT_ONCE]
         yield some, ", ".join("?" * len(some))

@@ -48,7 +48,7 @@ class Unit:
 
     Args:
         number: Number of the unit, the same in a rerun after a crash; micro-batches and releases are numbered separately.
-        is_repeated: Whether changes may already be applied, by an earlier run or before they were set aside.
+        is_repeated: Whether changes may already be applied, by an earlier run or before they were parked.
         held_tables: Tables that are excluded from the merge -> the reason.
         stopped: The complete messages of stopped tables, which wait for their table.
         held: Coordinates of waiting changes, with schema ids.

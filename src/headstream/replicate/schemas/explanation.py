@@ -66,7 +66,7 @@ class Explainer:
         try:
             if value[:1] == b"\x00" and len(value) >= _REGISTRY_BYTES:
                 raise DecodeError(
-                    f"the message has the framing of a schema registry (id {int.from_bytes(value[1:_REGISTRY_BYTES], 'big')}) "
+                    f"the message has schema registry framing (id {int.from_bytes(value[1:_REGISTRY_BYTES], 'big')}) "
                     "instead of a Replicate envelope",
                     0,
                 )

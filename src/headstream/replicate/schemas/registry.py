@@ -2,8 +2,8 @@
 
 A message, and its key if it is Avro, has the framing 0x00 | id int32 big-endian | Avro row. An id in a header
 (core/codec/schema_ids.py) is first inserted before the payload or key. The schema store's ids are `registry-<id>`, or
-`registry-<id>-<id of the key's schema>` if the fields of the key's schema are the table's primary key. For messages and keys of
-Debezium the ids are `debezium-avro-<id>`, and the entries have only the schema.
+`registry-<id>-<id of the key's schema>` if the fields of the key's schema are the table's primary key. For Debezium messages and
+keys, the ids are `debezium-avro-<id>`, and the entries have only the schema.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headstream.replicate.schemas.schema_store import StoredSchema
 from headstream.replicate.settings.registry_settings import RegistrySettings
 
 DEBEZIUM_ID: Final = "debezium-avro-"
-"""Prefix of the ids of Debezium's schemas, which are not schemas of tables and whose entries have no columns."""
+"""Prefix of the ids of Debezium schemas, which are not table schemas and whose entries have no columns."""
 _ASK_AGAIN_SECONDS: Final = 5.0
 """Pause before an unavailable id is requested again, seconds."""
 
@@ -40,7 +40,7 @@ class RegistrySchemas:
         self._not_before: dict[str, float] = {}
 
     def fetch(self, schema_id: str) -> StoredSchema | None:
-        """Return the schema of an id; None if the id has another form, or the schema is missing or currently unavailable.
+        """Return the schema of an id; None if the id has a different form, or the schema is missing or currently unavailable.
 
         Raises:
             SchemaError: the schema is not a schema of data messages.
@@ -52,7 +52,7 @@ class RegistrySchemas:
         try:
             schema = self._client.fetch(number)
             key = self._client.fetch(int(match[2])) if match[2] else None
-        except StorageError:  # the messages are parked meanwhile, and the status reports them
+        except StorageError:  # the messages are parked until then, and the status reports them
             schema = key = None
         if schema is None or (match[2] and key is None):
             self._not_before[schema_id] = time.monotonic() + _ASK_AGAIN_SECONDS

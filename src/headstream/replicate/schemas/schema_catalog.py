@@ -42,7 +42,7 @@ class Missing:
 
 _Ready: TypeAlias = TableSchema | SchemaError | Unwanted
 Found: TypeAlias = _Ready | Missing
-"""A schema, the reason why it is unusable, a table that is not selected, or a schema that has not arrived."""
+"""A prepared schema, the reason why it is unusable, a table that is not selected, or a schema that has not arrived."""
 _IDS_OF_TABLES: Final = ("table:", "registry-", "debezium-")
 """Prefixes of ids that identify one table."""
 
@@ -56,7 +56,7 @@ class DecodeOptions:
 
     Args:
         rules: The selected tables and their settings.
-        format: The names of a message's parts in JSON.
+        format: The JSON names of a message's parts.
         topic_tables: Topic pattern -> `schema.table`, for messages that do not contain the table's name.
         details: Whether decoded changes contain all fields of a change, as change tables require.
         atomic: Whether the transaction events of unselected tables are needed.
@@ -146,7 +146,7 @@ class SchemaCatalog:
         """Return the possible schemas of JSON rows with the given columns, the most likely schema first.
 
         Schemas with exactly these columns are first, then schemas with more columns, the newest first. If no schema has all
-        columns, the row waits for the next schema. So the result for a row does not depend on which other schemas have arrived.
+        columns, the row waits for the next schema. Thus the result for a row does not depend on which other schemas have arrived.
 
         Returns:
             One or more schemas; a single result can also be a reason or a missing schema.

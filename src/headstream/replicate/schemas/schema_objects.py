@@ -23,7 +23,7 @@ from headstream.replicate.storage.store_files import StoreFiles
 
 _MARK_NAME: Final = ".zone"
 _LIST_EVERY_S: Final = 5.0
-"""Maximum age of the list of a store's objects, seconds. An id that is requested for the first time is looked up at once."""
+"""Maximum age of a store's object list, seconds. An id that is requested for the first time is looked up immediately."""
 
 
 @functools.cache
@@ -65,7 +65,7 @@ class SchemaObjects:
         copied = {path.name for path in self._directory.glob("[!.]*.json")}
         for name in found - copied:
             self._fetch(name)
-        if self._listed_s is None:  # of a schema store that was a directory until now
+        if self._listed_s is None:  # the schema store may have been a directory until now
             for name in copied - found:
                 StoreFiles(self.place / name).create((self._directory / name).read_bytes())
         self._listed_s = time.monotonic()

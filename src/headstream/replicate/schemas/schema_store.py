@@ -6,7 +6,7 @@ processes can read the store while other processes write to it, without Java or 
     {"arrived_us": 1690000000000000, "topic": "cdc/metadata", "partition": 1, "offset": 0, "metadata": {...}}
 
 If the id of a schema already belongs to another table's schema, the schema is stored as `<id>@table-<hash of its table>`. The
-topics or embedded schemas of rows then determine the table (schema_catalog.py).
+topics or the rows' embedded schemas then determine the table (schema_catalog.py).
 
 A message that names only its table waits for `table:<schema>/<table>`, for which find() returns the table's newest schema. If the
 message fits none of the table's first n schemas, it waits for `table:<schema>/<table>?after=<n>`.
@@ -144,7 +144,7 @@ class SchemaProvider(Protocol):
     """A source of schemas that do not arrive in metadata messages."""
 
     def fetch(self, schema_id: str) -> StoredSchema | None:
-        """Return the schema of an id; None if the id has another form, or the schema is missing or not yet available."""
+        """Return the schema of an id; None if the id has a different form, or the schema is missing or not yet available."""
 
 
 class SchemaStore:
@@ -167,14 +167,14 @@ class SchemaStore:
 
     @property
     def resolved_place(self) -> StorePlace | None:
-        """The URI with all settings of its store, because executors have other environments."""
+        """The URI with all settings of its store, because executors have different environments."""
         return None if self.place is None else bind(self.place, self.place.access.resolved())
 
     def add(self, entry: StoredSchema) -> bool:
         """Store a schema; return whether it is new, under its id or the id for its table.
 
         Raises:
-            SchemaError: the id is stored with another schema of the table, or is invalid.
+            SchemaError: the id is stored with a different schema of the table, or is invalid.
             StorageError: the file cannot be written.
         """
         metadata = entry.metadata

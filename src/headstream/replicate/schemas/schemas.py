@@ -34,7 +34,7 @@ _LIMITS: Final[dict[str, tuple[Any, Any]]] = {
     "DATE": (date.min, date.max),
     "DATETIME": (datetime.min, datetime.max),
 }
-"""The ranges of source types that are narrower than the target type. (An Avro date has more days than a table's date.)"""
+"""The ranges of source types that are narrower than their target type. An Avro date can hold more days than a table's date."""
 _DATETIMES: Final = {"utc": "TIMESTAMP", "ntz": "TIMESTAMP_NTZ", "text": "STRING"}
 
 
@@ -93,7 +93,7 @@ def table_schema(
     """Prepare a schema for decoding.
 
     Args:
-        earlier: The versions of the table that arrived before this version, in order, by which columns keep their names.
+        earlier: The versions of the table that arrived before this version, in order; they determine the column names.
         own_schema: The Avro schema embedded in the data message, or None.
         details: Whether decoded changes contain all fields of a change, as a change table requires.
 

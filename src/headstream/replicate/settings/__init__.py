@@ -1,1 +1,1 @@
-"""The settings of a pipeline and the configuration file."""
+"""Pipeline settings and the configuration file."""

@@ -1,4 +1,4 @@
-"""The configuration of a pipeline: source, locations of tables and state, and error policies."""
+"""The configuration of a pipeline: source, locations of tables and pipeline state, and error policies."""
 
 from __future__ import annotations
 
@@ -74,16 +74,16 @@ class ReplicateConfig:
         source: URL of the log or Kafka cluster (`kafka://host:9092`) to read; None if the pipeline reads a DataFrame.
         topics: Topics with data messages, `stream/topic` (in Kafka also a plain name); metadata messages in them are read too.
         metadata: Topics with metadata messages; empty if the data topics contain these messages.
-        kafka: Settings of Kafka clients, such as `kafka.security.protocol`.
+        kafka: Kafka client settings, such as `kafka.security.protocol`.
         tables: Directory or URI of the Delta tables: one per source table, at `<schema>/<table>`.
         checkpoint: Directory or URI of the pipeline's own state.
         checkpoint_from: Directory of a checkpoint that is copied to begin a new checkpoint in an object store.
-        local_copy: The working copy of a checkpoint in an object store; set by the pipeline.
+        local_copy: The local working copy, if the checkpoint is in an object store; set by the pipeline.
         rules: The tables and their settings.
         zone: Directory or URI of the schema store; by default in the checkpoint.
         schemas: Directory or URI of schemas that do not arrive in messages: metadata (JSON or messages), Avro schemas (*.avsc).
         registry: The schema registry for messages with registry framing.
-        format: The names of a message's parts in JSON.
+        format: The JSON names of a message's parts.
         debezium: The topics with Debezium messages, and settings for reading them; None if there are none.
         topic_tables: Topic pattern -> `schema.table`, for messages that do not contain the table's name. `{schema}` and `{table}`
             in the pattern match the schema and the table in the topic name.
@@ -114,12 +114,12 @@ class ReplicateConfig:
             remaining messages.
         max_bytes_per_batch: Maximum stored size of a micro-batch, bytes, accurate to one send; None: an eighth of the heap of
             Spark's driver. For logs only: Spark's Kafka source ignores this limit.
-        spark: Settings of the Spark session, such as `spark.driver.memory`, used if the command starts the session.
+        spark: Spark session settings, such as `spark.driver.memory`, used if the command starts the session.
         change_tables: Directory or URI of change tables, with all changes of a table, at `<schema>/<table>`; None: no change
             tables.
         dead_letter_table: Directory or URI of a Delta table to which dead letters are also written; None: no table.
         storage: The object store of all URIs.
-        merge: Settings of merges with deletion vectors.
+        merge: Settings for merges with deletion vectors.
         iceberg: The Iceberg tables that share the Delta tables' files; None: no Iceberg tables.
         metrics: File or URI to which metrics are written in the OpenMetrics format; None: no file.
         metrics_otlp: Whether metrics are sent over OTLP, to the endpoint set in OpenTelemetry's variables.
@@ -221,7 +221,7 @@ class ReplicateConfig:
 
     @property
     def merge_settings(self) -> MergeSettings:
-        """Settings of merges with deletion vectors, including the directory of the key indexes."""
+        """Settings for merges with deletion vectors, including the directory of the key indexes."""
         return replace(self.merge, key_index=self.merge.key_index or self.state_directory / "key-index")
 
     @property
@@ -289,7 +289,7 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
     if not 0 <= settings.get("max_dead_rate", 0) <= 1:
         problems.append(Problem("max_dead_rate", "the share must be 0 to 1", "Write 0.1 for one message in ten"))
     if settings.get("kafka") and not is_kafka(settings.get("source")):
-        problems.append(Problem("kafka", "settings of Kafka clients require a Kafka source"))
+        problems.append(Problem("kafka", "Kafka client settings require a Kafka source"))
     if settings.get("max_bytes_per_batch") is not None and is_kafka(settings.get("source")):
         problems.append(Problem("max_bytes_per_batch", "Spark's Kafka source ignores this limit", "Use max_messages_per_batch"))
     for name in settings.get("spark", ()):
@@ -325,7 +325,7 @@ def _topic_problem(setting: str, name: str) -> list[Problem]:
 
 
 def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of paths: unsupported schemes, and catalog table names instead of directories."""
+    """Return the path problems: unsupported schemes, and catalog table names instead of directories."""
     problems = []
     for name in PATH_SETTINGS:
         if settings.get(name) is not None:
@@ -338,7 +338,7 @@ def _path_problems(settings: Mapping[str, Any]) -> list[Problem]:
 
 
 def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems of locations that two settings share, and of locations whose tables deltalake cannot open."""
+    """Return the location problems: locations that two settings share, and locations whose tables deltalake cannot open."""
     names = ("tables", "checkpoint", "change_tables", "dead_letter_table")
     places = [(name, resolve_place(settings[name])) for name in names if settings.get(name) is not None]
     problems = []
@@ -351,7 +351,7 @@ def _place_problems(settings: Mapping[str, Any]) -> list[Problem]:
             problems.append(Problem(name, f"Delta tables cannot be in {str(place)!r}", "Use a path without %XX, [ ] ^ | and \\"))
         for other, before in places[:index]:
             if place == before:
-                problems.append(Problem(name, f"{other} and {name} are the same location, {place}", "Set another place"))
+                problems.append(Problem(name, f"{other} and {name} are the same location, {place}", "Set another location"))
     stores = [settings.get(name) for name in STORE_PLACES]
     schemes = {store.scheme for store in stores if isinstance(store, StorePlace)} - {"hdfs"}
     if len(schemes) > 1 and "storage" in settings and settings["storage"].endpoint is not None:

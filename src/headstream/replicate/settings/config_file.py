@@ -1,7 +1,7 @@
 """A pipeline's configuration in a TOML file. All errors are reported together, with line numbers.
 
-The file begins with the pipeline's own settings, with the names of ReplicateConfig (times as "60s", sizes as "10GB"), and include
-and exclude. [defaults] has the settings of all tables, and [table."pattern"] the settings of matching tables, in order. [merge],
+The file begins with the pipeline settings, named as in ReplicateConfig (times as "60s", sizes as "10GB"), and include
+and exclude. [defaults] applies to all tables, and [table."pattern"] applies to matching tables, in order. [merge],
 [registry], [storage], [format], [debezium], [iceberg], [topic_tables] and [kafka] set the fields with these names. [spark] has
 settings of the Spark session, as `driver.memory = "4g"` or with full names. Relative paths are relative to the file's directory.
 """

@@ -15,7 +15,7 @@ cheaper way, by MergeSettings.rewrite_below, in tables that were created with `a
 
 @dataclass(frozen=True, slots=True)
 class MergeSettings:
-    """Settings of merges with deletion vectors, for all tables.
+    """Settings for merges with deletion vectors, for all tables.
 
     Args:
         rewrite_below: Total size of the files that may have a changed row, bytes, below which `auto` rewrites these files.

@@ -20,7 +20,7 @@ class RegistrySettings:
         user: User of HTTP basic authentication.
         password: Password of HTTP basic authentication.
         token: Bearer token, instead of user and password.
-        ca_file: PEM file with trusted certificates; by default, the certificates of the system.
+        ca_file: PEM file with trusted certificates; by default, the system's certificates.
         timeout_ms: Timeout of a response, milliseconds.
         retries: Maximum number of retries of a request after a transient failure.
 

@@ -1,4 +1,4 @@
-"""Settings of tables: names, keys, columns, history, types, and policies for schema changes.
+"""Table settings: names, keys, columns, history, types, and policies for schema changes.
 
 Rules are applied in order. A rule has settings for the tables whose `schema.table` matches its pattern; later rules take
 precedence. Patterns have the syntax of shell patterns (`shop.*`, `*.audit_?`) and are case-sensitive.
@@ -34,11 +34,11 @@ class TableSettings:
         keys: Source columns that identify a row; empty: the primary key.
         include_columns: Patterns of the source columns that the target has. Key columns are always included.
         exclude_columns: Patterns of the source columns that the target does not have.
-        rename_columns: Source column -> column of the target.
+        rename_columns: Source column -> target column.
         deletes: `apply` deletes rows, `soft` marks rows as deleted, `skip` ignores deletions.
-        partition_by: Columns of the target by which files are partitioned, if the table is created; not all types are
+        partition_by: Target columns by which files are partitioned, if the table is created; not all types are
             supported.
-        cluster_by: Columns of the target by which maintenance sorts the files.
+        cluster_by: Target columns by which maintenance sorts the files.
         column_names: Whether new tables have Delta's column mapping: `mapped`: always; `plain`: only if a column name needs it.
         mask_order: Byte order of Avro column masks: `little` (byte 0 holds the first eight columns), `big`, or `auto`: the
             order is detected from the task's messages, and is `little` until then.

@@ -46,7 +46,7 @@ _PREFERRED: Final = {
 
 
 class AzureAccess(StoreAccess):
-    """The access to a container; `bucket` is `container@account.dfs.core.windows.net`."""
+    """Access to a container; `bucket` is `container@account.dfs.core.windows.net`."""
 
     __slots__ = ()
     service: ClassVar[str] = "Azure"
@@ -152,7 +152,7 @@ class AzureAccess(StoreAccess):
         return tuple(name for each in names for name in (each, f"{each}.{self._host}"))
 
     def _login(self, own: StorageSettings) -> dict[str, str]:
-        """Return ABFS settings for the credentials, without the account's name."""
+        """Return ABFS settings for the credentials, without the account name."""
         kind, provider = "fs.azure.account.auth.type", "fs.azure.account.oauth.provider.type"
         if own.account_key is not None:
             return {kind: "SharedKey", "fs.azure.account.key": own.account_key}
@@ -170,7 +170,7 @@ class AzureAccess(StoreAccess):
 
     @property
     def hadoop_root(self) -> str:
-        """Scheme and container in the form of Hadoop's file systems."""
+        """Scheme and container, as in Hadoop URIs."""
         return f"abfss://{self.bucket}"
 
     def describe(self) -> str:
@@ -228,7 +228,7 @@ def _emulator_settings(url: str) -> dict[str, str]:
 
 
 def _hadoop_retries(retry_us: int) -> dict[str, str]:
-    """Return ABFS settings for retries during a time, microseconds.
+    """Return ABFS settings for retrying during the given time, microseconds.
 
     Before retry n (from 0), ABFS waits 2^n times the first wait on average, up to the longest wait. The two waits are
     FIRST_WAIT_S and LONGEST_WAIT_S, reduced so that the total is the given time.

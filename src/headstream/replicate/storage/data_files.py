@@ -29,16 +29,16 @@ _MOST_TAKEN_BYTES: Final = 1 << 30
 """Maximum size of rows taken by number, bytes: Arrow then concatenates a column's strings, which must be below 2 GiB."""
 _NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
 _PLAIN_FOLDER: Final = re.compile(r"[A-Za-z0-9_.=-]{3,200}")
-"""Pattern for a partition's directory. Files of other partitions are in the table's directory; see merge_on_read_refusal()."""
+"""Pattern for partition directories. Files of all other partitions are in the table's directory; see merge_on_read_refusal()."""
 _DEFAULT_INDEXED: Final = 32
 _LONGEST_TEXT: Final = 32
 """Maximum number of characters of a string in statistics."""
 _GREATEST: Final = "\U0010ffff"
 _SAMPLED_ROWS: Final = 1024
-"""Number of rows that decide whether a column gets a dictionary, which costs time and space if nearly all values are distinct."""
+"""Number of rows that determine whether a column gets a dictionary, which is costly if nearly all values are distinct."""
 _REPEATED_SHARE: Final = 0.02
 _EXACT_DIGITS: Final = 15
-"""Number of digits of a decimal that a JSON number keeps in every reader."""
+"""Maximum number of decimal digits that a JSON number keeps in every reader."""
 
 
 class DataFileWriter:
@@ -144,7 +144,7 @@ def target_size(configuration: Mapping[str, str]) -> int:
 
 
 def _partitions(rows: pa.Table, columns: list[str]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
-    """Yield the rows of each partition, with the partition values in the form of the log."""
+    """Yield the rows of each partition, with the partition values as in the log."""
     if not columns or not rows.num_rows:
         if rows.num_rows:
             yield {}, rows
@@ -166,7 +166,7 @@ def _partitions(rows: pa.Table, columns: list[str]) -> Iterator[tuple[dict[str, 
 
 
 def _partition_text(value: Any) -> str | None:
-    """Return a partition value in the form of deltalake."""
+    """Return a partition value as deltalake writes it."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -195,7 +195,7 @@ class _Statistics:
         self._unknown: set[str] = set()
 
     def add(self, rows: pa.Table) -> None:
-        """Add the statistics of rows."""
+        """Add rows to the statistics."""
         self.rows += rows.num_rows
         for name in self._nulls:
             column = rows[name]
@@ -246,7 +246,7 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, ...] | None:
 
 
 def _as_json(kind: pa.DataType, least: Any, greatest: Any) -> tuple[Any, Any]:
-    """Return bounds in the form of the log; None for a bound that the log cannot represent."""
+    """Return bounds in the log's format; None for a bound that the log cannot represent."""
     if pa.types.is_string(kind):
         return least[:_LONGEST_TEXT], _greatest_text(greatest)
     if pa.types.is_timestamp(kind):  # in milliseconds, which all readers support
@@ -267,7 +267,7 @@ def _greatest_text(text: str) -> str | None:
 
 
 def _moment(*, days: int = 0, milliseconds: int = 0, suffix: str = "") -> str | None:
-    """Return a time since 1970 in the form of the log; None outside the years 1 to 9999."""
+    """Return a time since 1970 in the log's format; None outside the years 1 to 9999."""
     try:
         moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(days=days, milliseconds=milliseconds)
     except OverflowError:

@@ -45,11 +45,11 @@ _RUNS: Final = 12347
 _MOST_IN_ARRAY: Final = 4096
 """Number of values up to which a Roaring container is a list; a larger container is a bitmap of 65,536 bits."""
 _LEAST_OFFSETS: Final = 4
-"""Number of containers from which a bitmap with runs also has container offsets."""
+"""Minimum number of containers for which a bitmap with runs also has container offsets."""
 _MOST_INLINE: Final = 512
 _MOST_INLINE_TOGETHER: Final = 4096
-"""Size, bytes, below which a vector, and all small vectors of a commit together, are stored in the log, since a file costs a
-request. Each checkpoint also contains the vectors in the log, including vectors of files that were removed in the last days."""
+"""Limit, bytes, below which a vector, and all small vectors of a commit together, are stored in the log: a file costs a
+request, but each checkpoint repeats the vectors in the log, even vectors of files that were removed in the last days."""
 
 
 @dataclass(frozen=True, slots=True)

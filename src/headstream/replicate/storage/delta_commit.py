@@ -1,4 +1,4 @@
-"""Makes commits with deletion vectors, which deltalake does not support: deletes rows of files and adds new files, atomically.
+"""Makes commits with deletion vectors, which deltalake does not support: deletes rows in files and adds new files, atomically.
 
     data files, vectors    ->    _delta_log/N+1.json by put-if-absent    ->    new version of the table
 
@@ -27,8 +27,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 _CHECKPOINT_INTERVAL: Final = 100
 """Default number of commits per checkpoint, as in deltalake; table properties can override it."""
 _LONGEST_AGE_S: Final = 3600
-"""Maximum age of a read log for a commit, seconds. An older log is read again, because later commits may have been deleted, so
-that a used commit number would seem free."""
+"""Maximum age of a read log for a commit, seconds. An older log is read again, because later commits may have been deleted, and
+then a used commit number would seem free."""
 
 
 class Conflict(Exception):  # noqa: N818
@@ -82,7 +82,7 @@ def commit_rows(
 def commit_files(
     snapshot: LogSnapshot, *, removed: Iterable[DataFile], added: Iterable[DataFile], operation: str, metrics: Mapping[str, int]
 ) -> int:
-    """Replace live files by new files with the same rows, in one commit; return its number, to which the snapshot advances.
+    """Replace live files with new files that have the same rows, in one commit; return its number and advance the snapshot.
 
     Raises:
         Conflict: another writer committed first; nothing is committed.
@@ -132,7 +132,7 @@ def _commit(snapshot: LogSnapshot, actions: list[dict[str, Any]], operation: str
     snapshot.apply(number, actions)
     snapshot.read_at = time.monotonic()
     if number % int(snapshot.configuration.get("delta.checkpointInterval", _CHECKPOINT_INTERVAL)) == 0:
-        write_checkpoint(snapshot)  # no other code writes one after these commits
+        write_checkpoint(snapshot)  # no other code writes a checkpoint after these commits
     return number
 
 

@@ -35,7 +35,7 @@ _PARSED: Final = ("stats_parsed", "partitionValues_parsed")
 """Fields of a checkpoint's actions that repeat other fields in parsed form."""
 _KINDS: Final = ("add", "remove", "metaData", "protocol", "txn", "sidecar")
 _ATTEMPTS: Final = 3
-"""Number of attempts to read a whole log, because another writer can delete old commits and checkpoints at the same time."""
+"""Attempts to read a whole log; meanwhile, another writer can delete old commits and checkpoints."""
 _BATCH_ROWS: Final = 1 << 16
 _MOST_CACHED_BYTES: Final = 64 << 20
 """Maximum size of the decoded deletion vectors that a snapshot caches, bytes."""
@@ -94,7 +94,7 @@ class DataFile:
 
     @cached_property
     def stats(self) -> dict[str, Any]:
-        """`numRecords`, `minValues`, `maxValues`, `nullCount`, `tightBounds`, with all digits in the log; empty if missing."""
+        """`numRecords`, `minValues`, `maxValues`, `nullCount`, `tightBounds`, with all digits of the log; empty if missing."""
         return _parse_stats(self.action.get("stats") or "{}")
 
     @property
@@ -111,7 +111,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """Requirements of a table for its readers and writers.
+    """A table's requirements for readers and writers.
 
     Args:
         reader: `minReaderVersion`.
@@ -142,7 +142,7 @@ class Protocol:
 
     @property
     def action_with_vectors(self) -> dict[str, Any]:
-        """The `protocol` action of the table with the feature; it must also list all features that older versions imply."""
+        """The `protocol` action that adds the feature; also lists all features that older versions imply, as Delta requires."""
         implied = [name for version, names in _IMPLIED.items() if version <= self.writer for name in names]
         writer = implied if self.writer_features is None else list(self.writer_features)
         reader = [*(["columnMapping"] if self.reader == 2 else []), *(self.reader_features or ())]
@@ -155,7 +155,7 @@ class Protocol:
 
     @property
     def action_without_vectors(self) -> dict[str, Any]:
-        """The `protocol` action of the table without the feature, with the lowest possible versions."""
+        """The `protocol` action that removes the feature, with the lowest possible versions."""
         reader = sorted({*(self.reader_features or ())} - {_VECTORS})
         writer = sorted({*(self.writer_features or ())} - {_VECTORS})
         for version in range(2, max(_IMPLIED) + 1):
@@ -174,8 +174,8 @@ class LogSnapshot:
         metadata: The newest `metaData` action: `schemaString`, `partitionColumns`, `configuration`.
         files: Path as in the log -> live file.
         transactions: app_id -> version in its newest `txn` action.
-        folded_ms: Time of the last fold or compaction, milliseconds since 1970 UTC; None if there is none in the commits that
-            were read.
+        folded_ms: Time of the last fold or compaction, milliseconds since 1970 UTC; None if the commits that were read
+            contain neither.
         removed: (Decoded path, vector) -> time of removal, milliseconds since 1970 UTC, for removed files that are still in the
             log; empty unless read() had `with_removed`.
     """
@@ -192,7 +192,7 @@ class LogSnapshot:
         """Read a table's log.
 
         Args:
-            with_removed: Whether to keep the removed files, which can be many and which only vacuum needs.
+            with_removed: Whether to keep removed files; only vacuum needs them, and there can be many.
             at_least: A version that is known to exist.
         """
         snapshot = cls(table)
@@ -223,7 +223,7 @@ class LogSnapshot:
 
     @property
     def fields(self) -> list[dict[str, Any]]:
-        """The columns in the form of the log."""
+        """The columns as JSON objects, as in the log."""
         found: list[dict[str, Any]] = json.loads(self.metadata["schemaString"])["fields"]
         return found
 
@@ -357,10 +357,10 @@ class LogSnapshot:
             self.removed[unquote(action["path"]), _vector_of(action)] = action.get("deletionTimestamp") or 0
 
     def vector_names(self, since_ms: int) -> set[str]:
-        """Return the names, without directories, of the deletion-vector files that versions since a time need.
+        """Return the names, without directories, of the deletion-vector files that versions since the given time need.
 
         Args:
-            since_ms: Start of the time, milliseconds since 1970 UTC.
+            since_ms: Milliseconds since 1970 UTC.
 
         Raises:
             DecodeError: a descriptor is invalid.
@@ -401,7 +401,7 @@ def merge_on_read_refusal(snapshot: LogSnapshot) -> str | None:
         return "files of another table (a shallow clone)"
     if not all(_PLAIN_PATH.fullmatch(path) for path in snapshot.files):
         # polars 2.1 silently ignores the deletion vectors of such files.
-        return "partitions whose values are escaped in the names of their directories"
+        return "partitions whose values are escaped in directory names"
     return None
 
 
@@ -465,7 +465,7 @@ def _resolved(table: Place, actions: Iterable[dict[str, Any]]) -> Iterator[dict[
 
 
 def _actions(table: Place, name: str) -> list[dict[str, Any]]:
-    """Return the actions in a file of the log, one per line."""
+    """Return the actions in a log file, one per line."""
     content = read_file(table, f"{_LOG}/{name}")
     try:
         return [json.loads(line) for line in content.splitlines() if line.strip()]

@@ -36,7 +36,7 @@ _FIRST_RETRY_S: Final = 1.25
 
 
 class GoogleAccess(StoreAccess):
-    """The access to a bucket."""
+    """Access to a bucket."""
 
     __slots__ = ()
     service: ClassVar[str] = "Google Cloud Storage"

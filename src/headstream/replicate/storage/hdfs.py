@@ -1,4 +1,4 @@
-"""HDFS by its native protocol. deltalake's client and hdfs-native are the same library; Spark has its own client."""
+"""HDFS over its native protocol. deltalake's client and hdfs-native are the same library; Spark has its own client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TAKEN_AWAY: Final = ".old"
 
 
 class HdfsAccess(StoreAccess):
-    """The access to a file system; `bucket` is the NameNode's `host:port` or a name from HADOOP_CONF_DIR."""
+    """Access to a file system; `bucket` is the NameNode's `host:port` or a name from HADOOP_CONF_DIR."""
 
     __slots__ = ()
     service: ClassVar[str] = "HDFS"
@@ -61,7 +61,7 @@ class HdfsAccess(StoreAccess):
 
     @property
     def hadoop_root(self) -> str:
-        """Scheme and NameNode in the form of Hadoop's file systems."""
+        """Scheme and NameNode, as in Hadoop URIs."""
         return f"hdfs://{self.bucket}"
 
     def describe(self) -> str:
@@ -70,7 +70,7 @@ class HdfsAccess(StoreAccess):
 
 
 class _HdfsClient:
-    """Files of HDFS as objects. A file is written with a hidden name and renamed, which is atomic in the NameNode."""
+    """HDFS files as objects. A file is written with a hidden name and renamed, which is atomic in the NameNode."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -6,7 +6,7 @@
     hdfs://host:port/key
     file:///path, path                                a path
 
-A StorePlace contains the settings of its store, so that code with a location can read and write it. The settings are neither
+A StorePlace contains the settings of its store, so code needs nothing else to access the location. The settings are neither
 printed nor compared.
 """
 
@@ -92,7 +92,7 @@ class StorePlace:
 
     @property
     def hadoop_uri(self) -> str:
-        """The URI in the form of Hadoop's file systems."""
+        """The URI in Hadoop's format."""
         return f"{self.access.hadoop_root}/{self.key}"
 
 

@@ -34,7 +34,7 @@ _DEFAULT_REGION: Final = "us-east-1"
 
 
 class S3Access(StoreAccess):
-    """The access to a bucket."""
+    """Access to a bucket."""
 
     __slots__ = ()
     service: ClassVar[str] = "S3"

@@ -72,7 +72,7 @@ class StorageSettings:
             advice = "Set one of account_key, sas_token and client_secret"
             raise InvalidOptionError("several kinds of credentials are set for Azure", where="storage", advice=advice)
         if self.retry_us < 0:
-            raise InvalidOptionError("the time limit of retries must not be negative", where="storage")
+            raise InvalidOptionError("the retry time must not be negative", where="storage")
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from headstream.replicate.storage.storage_settings import StorageSettings
 
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 5.0
-"""Maximum delay between retries, seconds, after which a recovered store is noticed."""
+"""Maximum delay between retries, seconds, and thus the longest time until a recovered store is noticed."""
 _MOST_RETRIES: Final = 1000
 """Maximum number of retries, high enough that retry_us is the limit."""
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -64,7 +64,7 @@ class StoreClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreAccess(ABC):
-    """The access to one bucket, container or file system."""
+    """Access to one bucket, container or file system."""
 
     bucket: str
     storage: StorageSettings
@@ -123,7 +123,7 @@ class StoreAccess(ABC):
 
     @property
     def hadoop_root(self) -> str:
-        """Scheme and bucket in the form of Hadoop's file systems."""
+        """Scheme and bucket, as in Hadoop URIs."""
         raise NotImplementedError
 
     def redact(self, text: str) -> str:
@@ -158,7 +158,7 @@ StoreOptions: TypeAlias = Mapping[str, StoreOption]
 def named_options(
     settings: StorageSettings, options: StoreOptions, whose: Literal["delta", "client", "hadoop"]
 ) -> dict[str, str]:
-    """Return the settings that are set, with a client's names."""
+    """Return the settings that have a value, under a client's names."""
     found = ((getattr(option, whose), getattr(settings, name)) for name, option in options.items())
     return {name: value for name, value in found if name and value is not None}
 
@@ -175,7 +175,7 @@ def complete(storage: StorageSettings, options: StoreOptions, environment: Mappi
 
 
 def delta_retries(retry_us: int) -> dict[str, str]:
-    """Return deltalake's options for retries during a time, microseconds."""
+    """Return deltalake's options for retrying during the given time, microseconds."""
     return {
         "max_retries": str(_MOST_RETRIES),
         "retry_timeout": f"{math.ceil(retry_us / 1000)}ms",
@@ -185,6 +185,6 @@ def delta_retries(retry_us: int) -> dict[str, str]:
 
 
 def object_retries(retry_us: int) -> dict[str, Any]:
-    """Return obstore's `retry_config` for retries during a time, microseconds."""
+    """Return obstore's `retry_config` for retrying during the given time, microseconds."""
     backoff = {"init_backoff": timedelta(seconds=FIRST_WAIT_S), "max_backoff": timedelta(seconds=LONGEST_WAIT_S), "base": 2}
     return {"max_retries": _MOST_RETRIES, "retry_timeout": timedelta(microseconds=retry_us), "backoff": backoff}

@@ -105,7 +105,7 @@ class ChangeTable:
                 raise
 
     def _local_rows(self, changes: pa.Table, task: ChangeRows, repeated: bool) -> pa.Table | None:
-        """Return the rows of changes in the driver; None if there are none."""
+        """Return the rows for changes in the driver; None if there are none."""
         if repeated and changes.num_rows:
             ends = pc.min_max(changes["_hs_offset"]).as_py()
             found = self.engine.read(_ORIGIN, _between(ends["min"], ends["max"]))
@@ -116,7 +116,7 @@ class ChangeTable:
         return rows if rows.num_rows else None
 
     def _frame(self, changes: SparkChanges, task: ChangeRows, repeated: bool) -> DataFrame | pa.Table | None:
-        """Return the rows of changes on executors, fetched to the driver if the table's engine requires this, or None."""
+        """Return the rows for changes on executors, fetched to the driver if the table's engine requires this, or None."""
         if changes.is_at_hand or not self.engine.takes_frames:
             return self._local_rows(changes.fetch(), task, repeated)
         if not repeated:
@@ -135,7 +135,7 @@ class ChangeTable:
 
 
 def _dated(rows: pa.Table, logged_us: pa.ChunkedArray) -> pa.Table:
-    """Return coordinates with the log time in the topic, because a recreated topic has other messages at the same offsets."""
+    """Return coordinates with the log time added to the topic: a recreated topic has other messages at the same offsets."""
     topics = pc.binary_join_element_wise(rows["_hs_topic"], pc.fill_null(logged_us, 0).cast(pa.string()), "@")
     return rows.select(list(CHANGE_COORDINATES)).set_column(0, CHANGE_COORDINATES[0], topics)
 

@@ -35,7 +35,7 @@ def open_rows(
             type.
 
     Raises:
-        SchemaChangeError: the stored rows have another type than the settings, or the table has no key.
+        SchemaChangeError: the stored rows do not have the type in the settings, or the table has no key.
     """
     settings = given or TableSettings()
     has_history = "_hs_valid_from" in engine.columns

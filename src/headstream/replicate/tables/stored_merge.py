@@ -222,7 +222,7 @@ def _plan_history(
 
 
 def seen_schema(schema: TableSchema, keys: Sequence[str]) -> SeenSchema:
-    """Return a schema in the form of the table's state, with the table's spelling of keys."""
+    """Return a schema in the format of the table's state, with the table's spelling of keys."""
     columns = {
         column.name: SeenColumn(column.ordinal, schema.types[column.name], column.nullable) for column in schema.metadata.columns
     }

@@ -81,7 +81,7 @@ class TableMemory:
                 "CREATE TABLE IF NOT EXISTS tables (schema TEXT, name TEXT, state TEXT NOT NULL, PRIMARY KEY (schema, name)) "
                 "WITHOUT ROWID"
             )
-            self._connection.execute(  # of the newest application of each unit with rejected changes
+            self._connection.execute(  # one row per unit with rejected changes, for the newest application
                 "CREATE TABLE IF NOT EXISTS given_up (schema TEXT, name TEXT, unit TEXT, version INTEGER NOT NULL, "
                 "changes TEXT NOT NULL, PRIMARY KEY (schema, name, unit)) WITHOUT ROWID"
             )

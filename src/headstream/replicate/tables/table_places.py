@@ -47,7 +47,7 @@ def place_table(directory: Path, schema: str, table: str) -> Path: ...
 @overload
 def place_table(directory: Place, schema: str, table: str) -> Place: ...
 def place_table(directory: Place, schema: str, table: str) -> Place:
-    """Return the location of a source table's Delta table, in the form of older versions if such a table exists."""
+    """Return the location of a source table's Delta table, as in older versions if such a table exists."""
     if isinstance(directory, StorePlace):  # older versions of Headstream did not write to stores
         return table_path(directory, schema, table)
     path = table_path(directory, schema, table)

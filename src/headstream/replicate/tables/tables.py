@@ -178,7 +178,7 @@ class TargetTables:
         is_observed: bool = False,
         stored: Mapping[str, StoredChanges] | None = None,
     ) -> Applied:
-        """Merge decoded changes into their tables, in one commit per table and structure that records unit and version.
+        """Merge decoded changes into their tables, with one commit per table and structure; each commit records unit and version.
 
         Tables are merged concurrently. A failing table does not affect other tables; see Applied.failed.
 
@@ -187,7 +187,7 @@ class TargetTables:
             version: Number of the unit; must increase.
             repeated: Whether changes may already be applied, by another unit or an earlier run of this unit.
             is_observed: Whether the changes were passed to observe(); otherwise they are treated as all changes logged until now.
-            stored: Schema id -> more changes, which are stored on executors and were passed to observe().
+            stored: Schema id -> further changes, stored on executors, that were passed to observe().
         """
         present = [schema_id for schema_id, batches in changes.items() if any(batch.num_rows for batch in batches)]
         tables: dict[Name, dict[str, list[str]]] = {}
@@ -318,7 +318,7 @@ class TargetTables:
         self._table((schema, table)).end_load()
 
     def vectors(self) -> dict[Name, VectorState]:
-        """Return the deletion vectors of merged tables that have such vectors, or whose settings enable them."""
+        """Return the deletion-vector state of merged tables that have deletion vectors, or whose settings enable them."""
         with self._lock:
             opened = dict(self._open)
         return {name: state for name, table in opened.items() if (state := table.vectors) is not None}
@@ -363,7 +363,7 @@ class TargetTables:
 def _group(
     schema_ids: list[str], changes: Mapping[str, Sequence[pa.RecordBatch]], stored: Mapping[str, StoredChanges]
 ) -> pa.Table | SparkChanges:
-    """Return the changes of schemas with the same structure; they are on executors, unless some are in the driver."""
+    """Return the changes of schemas with the same structure; the changes are on executors, unless some are in the driver."""
     kept = [stored[schema_id] for schema_id in schema_ids if schema_id in stored]
     local = [batch for schema_id in schema_ids for batch in changes.get(schema_id, ())]
     on_executors = [part for part in kept if isinstance(part, SparkChanges)]

@@ -317,7 +317,7 @@ class TargetTable:
             return False
         state.deletion_times = state.deletion_times[len(over) :]
         state.forgotten = max(state.forgotten, over[-1])
-        self._merges.keep()  # first, so that a forgotten deletion is not taken for a deletion that never happened
+        self._merges.keep()  # first: a deletion without its tombstone would be treated as lost
         self._opened(keys).forget(over[-1])
         return True
 

@@ -64,7 +64,7 @@ def test_inspect_calls_bytes_broken_that_are_not_a_message(value: bytes) -> None
 
 
 def test_registry_framing_is_recognized() -> None:
-    assert "schema registry (id 7)" in explain(b"\0\0\0\0\7abc")["fault"]
+    assert "schema registry framing (id 7)" in explain(b"\0\0\0\0\7abc")["fault"]
 
 
 def inspect(*arguments: str | Path, stdin: bytes = b"") -> Result:

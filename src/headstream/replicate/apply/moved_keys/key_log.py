@@ -1,6 +1,6 @@
 """KeyLog: the changes of keys that key updates connect. The changes are retained as long as tombstones.
 
-A row whose key changed can have columns from changes of two keys, depending on the order of all changes of both keys. So the
+A row whose key changed can have columns from changes of two keys, depending on the order of all changes of both keys. Thus, the
 changes of such keys are logged, with the state of the keys when a key update first connected them. When another change arrives,
 the log is replayed (row_merge.replay()), so the order of arrival does not matter. Most tables have few connected keys.
 
@@ -250,7 +250,7 @@ class KeyLog(UnitMemory):
                 self._by_key.setdefault(event.before, []).append(number)
 
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return which rows may have a logged key: every value of the row's key occurs in a logged key."""
+        """Return a mask of rows that may have a logged key: every value of the row's key occurs in a logged key."""
         found = pa.chunked_array([pa.repeat(bool(self), rows.num_rows)])
         if self._rows is None:
             return found
@@ -276,7 +276,7 @@ class KeyLog(UnitMemory):
         return list(self._by_key)
 
     def _translated(self) -> Translated:
-        return Translated(self._path, "the changes of rows with other keys cannot be read or written")
+        return Translated(self._path, "the log of connected keys cannot be read or written")
 
 
 def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[KeyEvent]:
@@ -293,7 +293,7 @@ def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[Key
 
 
 def _is_among(values: pa.ChunkedArray, known: pa.Array) -> pa.ChunkedArray:
-    """Return which values are among `known`; one of the two types must hold the values of both."""
+    """Return a mask of the values that occur in `known`; one of the two types must hold the values of both."""
     try:
         return pc.is_in(values.cast(known.type), known)
     except pa.ArrowInvalid:  # the values have the wider type

@@ -1,6 +1,6 @@
 """Merges the changes of a bucket of keys with the stored rows of these keys (SCD type 1) on executors; no I/O.
 
-    changes -> statistics: partial images, key updates, ranges of keys -> driver
+    changes -> statistics: partial images, key updates, key ranges -> driver
     changes, stored rows -> split: by hash of the key -> changes and stored rows of one bucket
     -> join: positioned, one change per key, or joined to the stored row (resolve.py) -> rows of the merge's source
 
@@ -62,7 +62,7 @@ class JoinTask(KeyedTask):
             return Joined(report, left=changes.filter(pa.array(is_left)) if is_left.any() else None)
         collapsed = collapse(placed, self.fold.metadata, self.fold.columns, soft=self.soft, tracks=self.tracks)
         if collapsed.events is not None and pc.any(collapsed.events["_hs_moved"]).as_py():
-            return Joined(replace(report, needs_driver=True))  # key statistics tell the driver these keys
+            return Joined(replace(report, needs_driver=True))  # the driver gets these keys from key statistics
         types = self.fold.types
         events = None if collapsed.events is None else in_table_types(collapsed.events, types)
         plain = in_table_types(collapsed.changes, types)

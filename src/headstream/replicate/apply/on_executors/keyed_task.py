@@ -1,4 +1,4 @@
-"""Divides changes and the stored rows of their keys into buckets of keys, on executors; no I/O.
+"""Divides changes and the stored rows of their keys into key buckets, on executors; no I/O.
 
 A bucket has all changes and all stored rows of its keys. The driver merges all changes of keys that key updates connect, because
 a key update can depend on other buckets and on changes that were logged earlier (key_log.py).
@@ -138,7 +138,7 @@ class KeyedTask(ABC):
         return in_table_types(named.select(self.keys), self.fold.types)
 
     def _are_of(self, changes: pa.Table, keys: pa.Table | None) -> npt.NDArray[np.bool_]:
-        """Return which changes have one of the given keys."""
+        """Return a mask of the changes with one of the given keys."""
         found = np.zeros(changes.num_rows, np.bool_)
         if keys is not None and keys.num_rows:
             numbered = self._own_keys(changes).append_column("_hs_place", pa.array(np.arange(changes.num_rows)))

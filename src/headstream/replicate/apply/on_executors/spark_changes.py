@@ -3,7 +3,7 @@
     changes of a table -> split by key (fold.py) -> shuffled -> folded, stored -> driver: reports and deletions
                                                                                -> rows, as the source of Spark's MERGE
     if complete images are not enough:
-    changes of a table -> statistics (keyed_task.py)                           -> driver: ranges of keys, key updates
+    changes of a table -> statistics (keyed_task.py)                           -> driver: key ranges, key updates
     changes and their stored rows -> split by key -> shuffled -> joined, stored -> driver: reports, changes left to the driver
 
 Spark recomputes a lost part from the source; the offsets of a micro-batch are fixed, so its messages are the same. Changes
@@ -89,7 +89,7 @@ class SparkChanges:
         return rows if self.batch.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.batch.left_out)
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Exclude more changes, of any schema of the micro-batch, from fetches and merges."""
+        """Exclude further changes, of any schema of the micro-batch, from fetches and merges."""
         self.batch.left_out = join_coordinates([self.batch.left_out, coordinates])
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
@@ -271,7 +271,7 @@ def _splitting(task: FoldTask | KeyedTask, count: int) -> Callable[[_Batches], _
 def _by_bucket(
     pieces: DataFrame, task: _Task, step: str, make: Callable[[_Task, pa.Table | None, pa.Table | None], _Parts]
 ) -> DataFrame:
-    """Return the parts that `make` returns for each bucket. A partition has all pieces (_PIECE) of one bucket and no others."""
+    """Return the parts that `make` returns for each bucket. Each partition has exactly the pieces (_PIECE) of one bucket."""
     packed = pickle.dumps(task)
 
     def run(batches: _Batches) -> _Batches:

@@ -55,7 +55,7 @@ class StoredBatch:
     """The decoded form of a micro-batch, stored on the executors' disks until it is closed.
 
     Args:
-        frame: Has the columns of decoded.DECODED_SCHEMA, with statistics of the changes.
+        frame: The decoded rows (decoded.DECODED_SCHEMA), with statistics of the changes.
 
     Attributes:
         left_out: Coordinates of changes to skip (COORDINATE_COLUMNS), or None.

@@ -1,6 +1,6 @@
 """Merges the changes of a bucket of keys with the stored versions of these keys (SCD type 2) on executors; no I/O.
 
-    changes -> statistics: key updates, ranges of keys, lowest position -> driver
+    changes -> statistics: key updates, key ranges, lowest position -> driver
     changes, stored versions -> split: by hash of the key -> one bucket -> join: rows of the merge's source
 
 The driver uses the same functions (type2/events.py, type2/merge_source.py).
@@ -61,7 +61,7 @@ class HistoryTask(KeyedTask):
         report = FoldReport(count, has_below_first=loads.has_below_first, is_unsettled=is_unsettled, left_out=left_out)
         events = read_events(placed, self.fold.metadata, self.fold.columns)
         if events.rejected or (events.moves is not None and events.moves.num_rows):
-            return Joined(replace(report, needs_driver=True))  # key statistics tell the driver these keys
+            return Joined(replace(report, needs_driver=True))  # the driver gets these keys from key statistics
         if not events.rows.num_rows:
             return Joined(report, left=left)
         rows = in_table_types(events.rows, self._histories.columns)

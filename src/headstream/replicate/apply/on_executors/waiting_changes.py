@@ -50,17 +50,17 @@ def divide_stored_events(
         for pieces in batches:
             for schema_id, content in zip(*pieces.columns, strict=True):
                 changes = _without(read_ipc(content.as_buffer()), left_out)
-                with naming_messages(f"finding transactions of changes of schema id {schema_id}", changes):
+                with naming_messages(f"finding the transactions of changes with schema id {schema_id}", changes):
                     events, unnumbered = change_events(changes, own[schema_id.as_py()])
                 yield events.filter(events.column("key").is_valid())
-                if unnumbered:  # a row without a transaction has their number
+                if unnumbered:  # a row without a transaction has the number of these changes
                     values = zip((None, unnumbered, None), EVENTS_SCHEMA.types, strict=True)
                     yield pa.RecordBatch.from_arrays([pa.array([value], kind) for value, kind in values], schema=EVENTS_SCHEMA)
 
     def divide(batches: _Batches) -> _Batches:
         found = list(batches)
         if found:
-            with naming_messages("dividing the events of transactions"):
+            with naming_messages("dividing transaction events"):
                 seen = divide_events(pa.Table.from_batches(found).cast(EVENTS_SCHEMA))
             yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(seen)], pa.binary())], names=["content"])
 
@@ -83,7 +83,7 @@ def find_stored_changes(
         for pieces in batches:
             for schema_id, content in zip(*pieces.columns, strict=True):
                 changes = _without(read_ipc(content.as_buffer()), left_out)
-                with naming_messages(f"finding changes of schema id {schema_id} that wait", changes):
+                with naming_messages(f"finding waiting changes with schema id {schema_id}", changes):
                     found = own(schema_id.as_py(), changes).combine_chunks().to_batches()
                 if found:
                     arrays = [pa.array([schema_id.as_py()], pa.string()), pa.array([write_ipc(found[0])], pa.binary())]

@@ -55,7 +55,7 @@ class Scd1Table(RememberedTable):
         self._resolver = Resolver(engine, keys, tombstones, self._log, soft=soft)
         self._soft = soft
         self._versioned = bool(engine.columns) and engine.count_values("_hs_versions") != 0
-        # Older versions of Headstream did not write the log; softly deleted rows have versions in any case.
+        # Older versions of Headstream did not write the log; softly deleted rows always have versions.
         self._tracked = self._versioned and not soft
         self._over = ""
 
@@ -270,7 +270,7 @@ class Scd1Table(RememberedTable):
     def end_load(self, bound: str, columns: Sequence[str], app_id: str, version: int) -> RowCounts:
         """Remove the rows that an ended full load does not contain: rows that no change above `bound` has written. Idempotent.
 
-        Before the load was known, a key update can have moved a row that the load does not contain. So connected keys are
+        Before the load was known, a key update can have moved a row that the load does not contain. Thus, connected keys are
         replayed without the rows that the load has ended. If changes above `bound` have written only some columns of a row, the
         other columns become null.
 

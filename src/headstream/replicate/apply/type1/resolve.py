@@ -1,4 +1,4 @@
-"""Resolves changes of SCD type 1 that are not one complete image, by joining the changes to the stored rows of their keys.
+"""Resolves SCD type 1 changes that are not one complete image per key, by joining the changes to the stored rows of their keys.
 
 Nearly every change is a complete image that is newer than its row; the engine merges such changes without reading the row first
 (plan.py). For all other changes the driver reads the rows and passes resolved rows to the engine:
@@ -218,7 +218,7 @@ class Resolver:
         return [*known, *_BOOKKEEPING, *([DELETED] if self._soft else [])]
 
     def _warn(self, incomplete: Iterable[tuple[KeyEvent, KnownRow]], sequences: set[str], columns: Iterable[str]) -> None:
-        """Warn of rows that lack columns, naming the missing changes."""
+        """Warn about rows that lack columns, naming the missing changes."""
         for event, row in incomplete:
             missing = [name for name in columns if name not in self._keys and row.at(name).version == ABSENT_VERSION]
             if missing and event.sequence in sequences:

@@ -1,6 +1,6 @@
 """Soft deletions: a deleted row stays with `_hs_deleted` true and the deletion's sequence, so no tombstone is needed.
 
-The row keeps its last values, and `_hs_versions` records the changes that wrote them. So an older change that arrives late is
+The row keeps its last values, and `_hs_versions` records the changes that wrote them. Thus, an older change that arrives late is
 still applied in the right order (resolve.py).
 """
 

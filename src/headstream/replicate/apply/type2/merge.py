@@ -85,11 +85,11 @@ _CLOSING: Final = ("`_hs_valid_to`", "`_hs_valid_to_time`", "`_hs_current`")
 
 
 class Scd2Table(RememberedTable):
-    """One target table.
+    """A target table of SCD type 2.
 
     Args:
         soft: Whether a deletion opens a version marked as deleted; otherwise it leaves no open version.
-        memory: The directory of the log of key updates; None: next to the table.
+        memory: The directory of the key-update log; None: next to the table.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Scd2Table(RememberedTable):
         memory: Path | None = None,
     ) -> None:
         if memory is None:
-            assert isinstance(engine.path, Path), "what is remembered of a table in a store is in the checkpoint"
+            assert isinstance(engine.path, Path), "a table in an object store needs a memory directory in the checkpoint"
             memory = engine.path.parent / f"{engine.path.name}.keys"
         self._log = KeyLog(memory, keys)
         super().__init__(engine, keys, self._log)

@@ -1,4 +1,4 @@
-"""Computes the versions (SCD type 2) that changes open and close, by columns and without I/O.
+"""Computes the versions (SCD type 2) that changes open and close, column by column, without I/O.
 
 A row of the table is a version of the source's row:
 
@@ -165,7 +165,7 @@ def _flags(array: pa.ChunkedArray) -> _Bools:
 
 
 def _repeats(rows: _Rows) -> _Bools:
-    """Return which changes are already stored or repeat an earlier change of the batch."""
+    """Return a mask of changes that are already stored or repeat an earlier change of the batch."""
     at = rows.group * (rows.open_rank + 1) + rows.rank
     ended = (rows.group * (rows.open_rank + 1) + rows.valid_to)[rows.is_stored & (rows.valid_to != rows.open_rank)]
     gone = np.concatenate([ended, at[rows.is_stored & rows.deletes]])
@@ -203,7 +203,7 @@ def _replayed_groups(rows: _Rows, *, soft: bool, ends: Sequence[str]) -> _Bools:
 
 
 def _loaded_again(rows: _Rows) -> _Bools:
-    """Return which rows of a load directly follow a row of the same load, and so may be the same row."""
+    """Return a mask of load rows that directly follow a row of the same load, and so may be the same row."""
     again = np.zeros(rows.count, np.bool_)
     if not pc.any(pc.match_substring(rows.sequences, LOAD_MARK)).as_py():
         return again
@@ -221,7 +221,7 @@ def _following(rows: _Rows) -> _Ints:
 
 
 def commit_times(sequences: pa.Array) -> pa.Array:
-    """Return the commit times of sequences, or null. A sequence of a full load ends with a point and the row's log time."""
+    """Return the commit times in sequences, or null. A sequence of a full load ends with a period and the row's log time."""
     known: dict[str, Any] = {}
     heads = pc.utf8_slice_codeunits(sequences, 0, _TIME_CHARACTERS)
     loads = pc.match_substring(sequences, ".")

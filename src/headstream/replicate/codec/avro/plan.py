@@ -184,7 +184,7 @@ def compile_record(record: AvroType, sections: Collection[str]) -> RowPlan:
         sections: The fields that are records of plain fields, or unions of such a record and null.
 
     Raises:
-        SchemaError: a section has another form; the error names the field.
+        SchemaError: a section has a different form; the error names the field.
     """
     walk = _Walk()
     _check_names(record.fields, "the record")

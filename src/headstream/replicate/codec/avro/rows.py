@@ -40,7 +40,7 @@ __all__ = ["ColumnBuffers", "RowPlan", "Rows", "compile_rows", "decode_rows"]
 
 MAX_ROWS_BYTES: Final = (1 << 31) - 1  # the range of a column's int32 offsets
 MAX_DATA_BYTES: Final = (1 << 32) - 1  # the range of scratch's uint32
-# A string of at most SHORT bytes is copied as SHORT bytes, without a call. So SHORT bytes must be readable from the string's
+# A string of at most SHORT bytes is copied as SHORT bytes, without a call. Thus, SHORT bytes must be readable from the string's
 # start, and writable after a column's last string.
 SHORT = cython.declare(cython.longlong, 16)
 # Number of rows whose strings are copied column by column at a time: few enough to stay in the processor's cache.
@@ -231,7 +231,7 @@ def decode_rows(plan: RowPlan, data: BytesLike, starts: BytesLike, ends: BytesLi
     if total < 0:
         raise InvalidInputError(f"row {-1 - total} is outside the {known} rows, or outside the {size} bytes of data")
     if total > MAX_ROWS_BYTES or size > MAX_DATA_BYTES:
-        advice = "Decode rows of less than 2 GiB, in data of less than 4 GiB, at once"
+        advice = "Pass less than 2 GiB of rows, in less than 4 GiB of data, per call"
         raise InvalidInputError(f"the rows ({total} bytes) or the data ({size} bytes) are too large for one call", advice=advice)
     sizes_bytes = bytearray(16)
     slots: cython.longlong = c.load64_signed(task, codes.NOTE_COUNT) + 1  # an invalid row is overwritten by the next valid row

@@ -1,6 +1,6 @@
 """Parses Avro schemas to a tree, more tolerantly than the Avro specification requires.
 
-Replicate names Avro types after table columns. So its schemas can contain names and namespaces that Avro forbids
+Replicate names Avro types after table columns. Thus, its schemas can contain names and namespaces that Avro forbids
 (`com.attunity.queue.msg.chips-qa`, `order date`), and can define a name more than once (a column called `Lineage`). The parser
 accepts any string as a name, and resolves a reference to the latest definition of its name. Schemas whose values can be of any
 size or cannot be read in bounded time are rejected.

@@ -156,7 +156,7 @@ def encode_value(avro_type: AvroType, value: Any, subject: str = "the value") ->
     """Return the bytes of a value, by its type.
 
     Strings and numbers are converted as Replicate does: if the type is a string, a Decimal, int, date, time or datetime is
-    written in Replicate's form (`2023-03-21 14:34:21.000000`).
+    written in Replicate's format (`2023-03-21 14:34:21.000000`).
 
     Args:
         value: A value that decode_value() can return; for a record, a mapping in which missing fields are null.
@@ -233,7 +233,7 @@ def _encode_plain(avro_type: AvroType, value: Any, subject: str) -> bytes:
 
 
 def to_text(value: object) -> str | None:
-    """Return a str, int, Decimal, date, time or datetime in Replicate's form for string columns; None for other values."""
+    """Return a str, int, Decimal, date, time or datetime in Replicate's format for string columns; None for other values."""
     if isinstance(value, str):
         return value
     if isinstance(value, datetime.datetime):
@@ -280,7 +280,7 @@ def _encode_decimal(avro_type: AvroType, value: Decimal, subject: str) -> bytes:
     else:
         unscaled, rest = divmod(unscaled, int(10 ** min(-shift, len(digits) + 1)))
         if rest:
-            raise InvalidInputError(f"{subject} is {value}, which has more than {avro_type.scale} digits after the point")
+            raise InvalidInputError(f"{subject} is {value}, which has more than {avro_type.scale} digits after the decimal point")
     if sign:
         unscaled = -unscaled
     size = avro_type.size if avro_type.kind == "fixed" else (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1

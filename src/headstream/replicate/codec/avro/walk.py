@@ -1,4 +1,4 @@
-"""Reads rows of Avro records into the memory of columns, compiled.
+"""Reads Avro rows into column memory, compiled.
 
 The steps of a task (codec.avro.codes) control the reading. Numbers are written to `fixed` and the starts of strings to `scratch`,
 in the layout of codec.avro.rows. Fields that do not become columns are skipped (codec.avro.skip). Reading stops at a row that
@@ -77,7 +77,7 @@ def _take_decimal(
     fixed: cython.p_uchar,
     row: cython.longlong,
 ) -> cython.longlong:
-    """Read a big-endian number of 1 to 16 bytes, or more if they only repeat the sign; return the position after it, or -1."""
+    """Read a big-endian number of 1 to 16 bytes, or more if the excess repeats the sign; return the position after it, or -1."""
     start: cython.longlong = at
     end: cython.longlong = at + size
     while end - start > 16 and (p[start] == 255 if p[start + 1] > 127 else p[start] == 0):

@@ -1,4 +1,4 @@
-"""Debezium's messages: an envelope of Kafka Connect's types, in JSON or Avro.
+"""Debezium's messages: an envelope with Kafka Connect types, in JSON or Avro.
 
     value    {"schema": Connect's schema, "payload": envelope}     JSON with schemas; without schemas, only the envelope
     envelope before, after: null or the row | source: the position | op | ts_ms | transaction: null or id, total_order

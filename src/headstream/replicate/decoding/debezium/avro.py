@@ -1,4 +1,4 @@
-"""Reads Debezium's messages and keys in Avro: 0x00 | schema id int32, big-endian | record.
+"""Reads Debezium's Avro messages and keys: 0x00 | schema id int32, big-endian | record.
 
 If the id is in a header, schemas/registry.py has inserted it before the record. Connect's Avro converter derives the Avro schema
 from Connect's schema, whose types are in `connect.type`, `connect.name` and `connect.parameters`. Every type becomes the same
@@ -74,7 +74,7 @@ def is_framed(key: bytes) -> bool:
 
 
 def key_columns(key: bytes, schema_store: SchemaStore) -> tuple[str, ...] | str:
-    """Return the columns of a framed key, or the id of its schema if the schema is missing.
+    """Return the columns of a framed key, or the key's schema id if the schema is missing.
 
     Raises:
         SchemaError: the schema is not Avro.
@@ -106,7 +106,7 @@ def read_avro_groups(
         try:
             reading = _reading(entry.metadata.data_schema, settings)
         except SchemaError as error:
-            yield no_messages(rows[places], reason=f"schema {number} of the registry: {error}")
+            yield no_messages(rows[places], reason=f"registry schema {number}: {error}")
             continue
         some = payloads.take(pa.array(places))
         yield in_envelopes(_read(reading, some, rows[places]), reading.shape)
@@ -130,7 +130,7 @@ def _reading(schema: str, settings: DebeziumSettings) -> _Reading:
 
 
 def _connect_schema(node: Any, named: dict[str, Any], *, optional: bool = False) -> dict[str, Any]:
-    """Return the Connect schema of an Avro schema, in the form of JsonConverter.
+    """Return the Connect schema of an Avro schema, in JsonConverter's format.
 
     Args:
         named: The named types that were defined earlier, by the last part of their name.
@@ -188,7 +188,7 @@ def _read(reading: _Reading, payloads: pa.BinaryArray, rows: RowNumbers) -> Mess
 
 
 def _json_values(value: Any) -> Any:
-    """Return a decoded value in JSON types, in the form of JsonConverter."""
+    """Return a decoded value in JSON types, in JsonConverter's format."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Kafka Connect's types in Debezium: the column of a field, the Arrow type in which its JSON is read, and its values.
+"""Kafka Connect types in Debezium messages: the column of a field, the Arrow type in which its JSON is read, and its values.
 
 Connect type (semantic name)                   column       read as            value
 int8 int16 int32 int64                         INT1..INT8   int64
@@ -76,10 +76,10 @@ class ConnectField:
     """One field of a row.
 
     Args:
-        type: Connect's type.
+        type: Type in Kafka Connect, such as `int32`.
         meaning: The name of the field's schema, such as `io.debezium.time.Date`; "" for a plain value.
         inner: The fields of a struct, or the items of an array.
-        default: The default value in JSON types; None if there is no default or it is unknown.
+        default: The default value in JSON types; None if there is no default, or if the default is unknown.
     """
 
     name: str
@@ -111,7 +111,7 @@ class ConnectField:
         return self.type == "map" or any(field.has_map for field in self.inner)
 
     def column(self, ordinal: int, key_position: int) -> ColumnMetadata:
-        """Return the column that the field becomes."""
+        """Return the target column of the field."""
         kind = _MEANINGS.get(self.meaning) or ("WSTRING" if self.is_text_of_json else _PLAIN[self.type][0])
         return ColumnMetadata(self.name, ordinal, kind, 0, self.precision, self.scale, key_position, self.optional)
 
@@ -128,7 +128,7 @@ def row_fields(schema: Mapping[str, Any]) -> tuple[ConnectField, ...]:
 def _field(name: str, schema: Mapping[str, Any]) -> ConnectField:
     kind, parameters = schema.get("type"), schema.get("parameters") or {}
     if kind not in _PLAIN and kind not in ("array", "map", "struct"):
-        raise SchemaError(f"the field {name!r} has the type {kind!r}, which is not a type of Kafka Connect")
+        raise SchemaError(f"the field {name!r} has the type {kind!r}, which is not a Kafka Connect type")
     inner: tuple[ConnectField, ...] = ()
     if kind == "array":
         inner = (_field("item", schema["items"]),)
@@ -184,7 +184,7 @@ class Placeholders:
         self._lists.append([{"scale": 0, "value": value} for value in one_byte_each])
 
     def marks(self, values: pa.Array) -> npt.NDArray[np.bool_] | None:
-        """Return which values are a placeholder; None if there are none.
+        """Return a mask of values that are a placeholder; None if there are none.
 
         Args:
             values: Values in the type in which they were read.
@@ -203,7 +203,7 @@ class Placeholders:
 
 
 def is_unknown(field: ConnectField, values: pa.Array) -> pa.Array:
-    """Return which values of a before image can represent unknown values: null or, in a NOT NULL column, the default or zero.
+    """Return a mask of before values that can stand for unknown values: null or, in a NOT NULL column, the default or zero.
 
     Args:
         values: Values in the type in which they were read. Structs and strings with a semantic name can always be unknown.
@@ -224,7 +224,7 @@ def is_unknown(field: ConnectField, values: pa.Array) -> pa.Array:
 
 
 def column_values(field: ConnectField, values: pa.Array) -> tuple[pa.Array, dict[int, str]]:
-    """Return a field's values in a form for columns.conversion.convert(), and the reason for each row without a value.
+    """Return a field's values in a form that columns.conversion.convert() accepts, and the reason for each row without a value.
 
     Args:
         values: Values in the type in which they were read: reading_type, or bytes and decimals from Avro.

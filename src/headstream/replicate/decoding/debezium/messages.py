@@ -1,8 +1,8 @@
-"""Reads Debezium's messages in JSON: many at a time with Arrow's reader. Messages that this reader refuses are read one by one.
+"""Reads Debezium's JSON messages, many at a time with Arrow's reader. Messages that this reader refuses are read one by one.
 
 Messages of one schema begin with the same bytes, `{"schema":{..},"payload":`, which are parsed once. The payload is a line of
-JSON that Arrow reads into columns. Messages in another form (white space, `payload` first) are first converted to this form.
-Arrow cannot read maps, and refuses a batch with a string such as "NaN" in a column of numbers. In these cases each message is
+JSON that Arrow reads into columns. Messages in any other form (white space, `payload` first) are first converted to this form.
+Arrow cannot read maps, and refuses a batch with a string such as "NaN" in a numeric column. In these cases each message is
 decoded to Python values, and only messages that do not fit their schema are rejected.
 """
 
@@ -163,7 +163,7 @@ def _next(text: str, at: int) -> int:
 
 
 def _find_prefix(message: bytes) -> bytes | None:
-    """Return the first bytes that all messages of the schema have in common; None if the message has another form."""
+    """Return the prefix that all messages of the schema share; None if the message has a different form."""
     try:
         text = message.decode()
         _, end = _DECODER.raw_decode(text, len(_SCHEMA))
@@ -182,7 +182,7 @@ def shape_of(schema: Mapping[str, Any], settings: DebeziumSettings) -> Shape:
     """Return the shape of a schema's messages.
 
     Args:
-        schema: Connect's schema in the form of JsonConverter.
+        schema: Connect schema in JsonConverter's format.
 
     Raises:
         SchemaError: a type does not exist in Kafka Connect, or flattened messages cannot be read.
@@ -312,7 +312,7 @@ def _is_bare_row(text: bytes) -> bool:
 
 
 def _infer(lines: pa.BinaryArray, known: Known) -> Iterator[tuple[tuple[ConnectField, ...], npt.NDArray[np.bool_]]]:
-    """Yield the columns of messages without a schema, per table in `source`, and which messages are of that table."""
+    """Yield the columns of messages without a schema, per table in `source`, and the mask of the table's messages."""
     rows: dict[tuple[str, str], list[int]] = {}
     members: dict[tuple[str, str], dict[str, ConnectField]] = {}
     for row, text in enumerate(lines.to_pylist()):
@@ -425,7 +425,7 @@ def fit(kind: ConnectField, value: Any) -> Any:
 
 
 def read_key(key: bytes) -> dict[str, Any] | None:
-    """Return the columns of a record key in JSON, or of a header in this form; None if the value is not an object."""
+    """Return the columns of a JSON record key, or of a header in the same format; None if the value is not an object."""
     try:
         document = json.loads(key, parse_float=Decimal)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Decodes Debezium's messages to the same changes as Replicate's, and to notices about entire tables.
+"""Decodes Debezium messages to changes in the same form as Replicate's, and to notices about entire tables.
 
     c, u, d        INSERT, UPDATE, DELETE with a sequence from their position (decoding/debezium/order.py)
     r              REFRESH, a row of a full load; in an incremental snapshot, an INSERT at the position of the read
@@ -8,7 +8,7 @@
     m, heartbeats, transaction metadata, schema changes   only counted; with `atomic`, the end of a transaction is an event
 
 A value that was not sent is absent, not null. A message's `source` names the table; the task is the topic prefix. The process
-that first reads a schema adds the schema to the schema store. The id of a schema is a digest of its columns.
+that first reads a schema adds the schema to the schema store. A schema id is a digest of the columns.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from headstream.replicate.schemas.schema_store import SchemaStore, StoredSchema
 from headstream.replicate.schemas.schemas import TableSchema
 from headstream.replicate.settings.debezium_settings import DebeziumSettings
 
-REGISTRY_REASON: Final = "the message has the framing of a schema registry, but no registry is configured. Set registry"
+REGISTRY_REASON: Final = "the message has schema registry framing, but no registry is configured. Set registry"
 SERVER: Final = "debezium"
 """The server of every table's lineage; the task is the topic prefix."""
 _INSERT, _UPDATE, _DELETE, _REFRESH = range(4)
@@ -64,11 +64,11 @@ class DebeziumRows:
     """The decoded Debezium rows of a batch.
 
     Args:
-        faults: Row -> the reason why the row can never be a change.
-        named: Row -> its schema id, if known.
-        waiting: Row -> the id of the registry's schema that the row waits for.
+        faults: Row -> reason why the message can never become a change.
+        named: Row -> schema id, if known.
+        waiting: Row -> registry schema id that the message waits for.
         changes: Schemas and their decoded changes.
-        unwanted: Number of messages that are not changes of a target.
+        unwanted: Number of messages that change no target table.
         events: Transaction events of these messages, if requested.
         findings: Warning for the user -> number of affected rows.
         notices: Messages about whole tables.
@@ -122,7 +122,7 @@ def decode_debezium_rows(
         rows: The rows with Debezium messages, without tombstones.
     """
     settings = options.debezium
-    assert settings is not None, "a pipeline without messages of Debezium"
+    assert settings is not None, "the pipeline has no Debezium settings"
     result = DebeziumRows()
     decoding = _Decoding(raw, schema_store, catalog, options, settings, result)
     for group in decoding.groups(rows):
@@ -150,7 +150,7 @@ class _Decoding:
     result: DebeziumRows
 
     def groups(self, rows: RowNumbers) -> Iterator[MessageGroup]:
-        """Read messages in JSON or Avro, grouped by schema."""
+        """Read JSON or Avro messages, grouped by schema."""
         payloads = self.raw.column("payload").take(pa.array(rows))
         framed = pc.starts_with(payloads, pattern=b"\0").to_numpy(zero_copy_only=False)
         framed &= pc.greater_equal(pc.binary_length(payloads), 5).to_numpy(zero_copy_only=False)
@@ -179,7 +179,7 @@ class _Decoding:
 
     def parts_of(self, group: MessageGroup) -> Iterator[_Part]:
         """Divide messages by table and by key columns; reject messages without a table."""
-        assert group.fields is not None, "messages of changes"
+        assert group.fields is not None, "the messages are not changes"
         found = [
             pc.struct_field(group.table["source"].combine_chunks(), name)
             for name in ("connector", "name", "schema", "db", "table")
@@ -242,7 +242,7 @@ class _Decoding:
             self.result.notices.append(TableNotice(*target, kind, sequence, logged_us))
 
     def _by_key(self, part: _Part) -> Iterator[tuple[tuple[str, ...], npt.NDArray[np.bool_]]]:
-        """Yield the names of key columns, with the messages that have these key columns."""
+        """Yield key column names, with the messages that have these key columns."""
         keys = self.raw.column("key").take(pa.array(part.rows))
         left = np.ones(len(part.rows), np.bool_)
         found: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
@@ -262,7 +262,7 @@ class _Decoding:
         yield from found.items()
 
     def _key_columns(self, key: bytes | None, lineage: Lineage) -> tuple[str, ...] | str:
-        """Return the columns of a key, or the id of its schema if the schema is missing.
+        """Return the key columns, or the key's schema id if the schema is missing.
 
         Raises:
             SchemaError: the key cannot be read, and the settings do not specify a key, so the table would have no key.
@@ -319,7 +319,7 @@ class _Decoding:
             self.result.events.append(transaction_events(part.lineage, *_transactions(part), nothing))
 
     def _store_schema(self, part: _Part) -> str:
-        """Store the schema of the given messages in the schema store, and return its id."""
+        """Add the schema of the given messages to the schema store, and return the schema id."""
         lineage = part.lineage
         columns = tuple(
             one.column(ordinal, part.keys.index(one.name) + 1 if one.name in part.keys else 0)
@@ -395,7 +395,7 @@ class _Decoding:
         result.named |= dict.fromkeys(faults, schema.metadata.schema_id)
 
     def _note_loads(self, part: _Part, codes: npt.NDArray[np.int8], snapshot: pa.Array) -> None:
-        """Record the first and last rows of snapshots, so that a later snapshot is a new load even without a pause."""
+        """Record the first and last snapshot rows, so that a later snapshot is a new load even without a pause."""
         for kind, marks in _MARKED_ROWS.items():
             marked = pc.is_in(snapshot, value_set=pa.array(marks)).to_numpy(zero_copy_only=False) & (codes == _REFRESH)
             for row in part.rows[marked].tolist():
@@ -416,10 +416,10 @@ class _Decoding:
 
 
 def _begin_alike(keys: pa.BinaryArray, key: bytes | None) -> npt.NDArray[np.bool_]:
-    """Return which keys have the same prefix as `key`; if `key` is not an object, which keys are not objects."""
+    """Return a mask of keys with the same prefix as `key` or, if `key` is not an object, of keys that are not objects."""
     head = _key_head(key or b"")
     alike = pc.starts_with(keys, pattern=head)
-    if head.endswith(b'":'):  # without a schema, keys with another number of columns begin alike
+    if head.endswith(b'":'):  # without a schema, keys with a different number of columns can share the prefix
         alike = pc.and_(alike, pc.equal(pc.count_substring(keys, '":'), (key or b"").count(b'":')))
     if not key:
         alike = pc.equal(pc.fill_null(pc.binary_length(keys), 0), 0)
@@ -462,7 +462,7 @@ def _transactions(part: _Part) -> tuple[pa.Array, pa.Array]:
 
 @dataclass(slots=True)
 class _Values:
-    """The row values of messages, as columns."""
+    """The messages' row values, as columns."""
 
     part: _Part
     schema: TableSchema
@@ -504,7 +504,7 @@ class _Values:
         return pa.array(masks, pa.binary())
 
     def _mark_bare_deletions(self) -> None:
-        """Mark the other columns of deletions that carry only the key as absent, because their values are unknown, not null."""
+        """For deletions that carry only the key, mark all other columns as absent: their values are unknown, not null."""
         deletes = self.deletes.to_numpy(zero_copy_only=False)
         if not deletes.any() or not self.part.keys:
             return
@@ -521,7 +521,7 @@ class _Values:
         return next((ordinal, one) for ordinal, one in enumerate(self.part.fields, start=1) if one.name == source)
 
     def _sent(self, ordinal: int, values: pa.Array) -> pa.Array:
-        """Return values with null for values that were not sent, and record which were not sent."""
+        """Replace values that were not sent with null, and record which values were not sent."""
         marks = self.placeholders.marks(values)
         if marks is None:
             return values
