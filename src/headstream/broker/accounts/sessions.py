@@ -112,7 +112,7 @@ class Sessions:
         return self._sessions.get(client_id)
 
     def list(self) -> list[Session]:
-        """Return all sessions, in the order of their ids."""
+        """Return all sessions, ordered by id."""
         with self._lock:
             return [session for _, session in sorted(self._sessions.items())]
 

@@ -175,7 +175,7 @@ def get_client(server: Dispatcher, session: Session, command: GetClient) -> Clie
 
 
 def list_clients(server: Dispatcher, session: Session, command: ListClients) -> tuple[Client, ...]:
-    """Return all clients, in the order of their ids."""
+    """Return all clients, ordered by id."""
     server.rights(session).read_servers()
     joined = server.connection_groups.of
     return tuple(

@@ -22,7 +22,7 @@ from headstream.core.model.quantities import parse_duration_us
 from headstream.errors import InvalidOptionError
 
 MAX_FAILING: Final = 10_000
-"""Maximum number of failing messages of a group in one partition; a consumer stops fetching before it is reached."""
+"""Maximum number of failing messages of a group in one partition; a consumer stops fetching before the limit is reached."""
 
 MAX_PENDING_RANGES: Final = 20_000
 """Maximum number of ranges of pending messages of a group in one partition: one range between two failing messages."""

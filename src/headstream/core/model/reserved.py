@@ -1,6 +1,6 @@
 """Reserved headers: attributes of a message for which a dialect has no field. Names with `hs.` are Headstream's own.
 
-    name             kind      where                       what it is
+    name             kind      where                       meaning
     hs.key           raw       binary, JSON: the first     the message's key
     hs.null          bool      binary, JSON: next or first  true: the payload is null, not empty
     hs.timestamp     int64     anywhere                    a time set by the sender

@@ -10,7 +10,7 @@ from headstream.core.model.identifiers import TopicName, check_name
 from headstream.errors import InvalidOptionError, LegalHoldError
 
 MAX_BATCH_BYTES: Final = 64 << 20
-"""Maximum size of a send or a poll, which fits into a frame of the binary transport."""
+"""Maximum size of a send or a poll, bytes, which fits into a frame of the binary transport."""
 
 MAX_PARTITIONS: Final = 1000
 """Maximum number of partitions of a new topic, as in Iggy."""

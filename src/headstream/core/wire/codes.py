@@ -17,7 +17,7 @@ from headstream.core.wire.statuses import Status
 Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE"]
 
 EXTENSION_CODES: Final = range(10_000, 20_000)
-"""Headstream's own commands."""
+"""Codes of Headstream's own commands."""
 
 EXTENSION_CONTEXT: Final = "headstream"
 """The login context of a client that supports Headstream's own commands."""

@@ -32,8 +32,8 @@ from headstream.core.wire.vsr.frames import scan_requests
 from headstream.errors import DecodeError
 
 MAX_FRAME_BYTES: Final = 65 << 20
-"""The largest valid send has 10,000,000 bytes of payloads and 100,000 of header values, and 24 bytes per message; an atomic
-append has up to 64 MiB of messages, plus names."""
+"""Maximum size of a frame, bytes. The largest valid send has 10,000,000 bytes of payloads and 100,000 of header values, and 24
+bytes per message; an atomic append has up to 64 MiB of messages, plus names."""
 
 _MIN_BUFFER_BYTES: Final = 64 << 10
 _STEP_BYTES: Final = 1 << 20

@@ -22,7 +22,7 @@ from headstream.log.system.files import Files
 
 _MAX_BYTES: Final = 65_536
 _OWN_NAMES: Final = (LOCK_NAME, f"{MARKER_NAME}.new", STREAMS_NAME)
-"""Files that the creation of a log writes before the marker, besides the catalog's files."""
+"""Files that are written before the marker when a log is created, in addition to the catalog's files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ _PART_SUFFIX: Final = ".batches"
 MAX_WRITER_BYTES: Final = 200
 """Maximum size of a writer's name in a file name: with an epoch and any suffix, the file name fits into 255 bytes."""
 MAX_EPOCH: Final = (1 << 63) - 1
-"""The greatest integer of SQLite."""
+"""Maximum epoch: SQLite's largest integer."""
 _ABANDONED_US: Final = 86_400 * 1_000_000
 """Staged files without writes for a day are abandoned. A later commit is refused, and its batches are staged again."""
 

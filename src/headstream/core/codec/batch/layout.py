@@ -45,8 +45,8 @@ _, KEY_NAME, KEY_LAST, KEY_KIND, KEY_SIZE, KEY_VALUE = positions("I 4s 2s B I")
 _, NULL_NAME, NULL_LAST, NULL_KIND, NULL_SIZE, NULL_VALUE, NULL_BYTES = positions("I 3s 4s B I B")
 _, TIME_NAME, TIME_LAST, TIME_KIND, TIME_SIZE, TIME_VALUE, TIME_BYTES = positions("I 8s 4s B I Q")
 
-# Iggy's batches (iggy_batches.py): the header of a batch, the head of a frame, what a batch's checksum covers before the
-# checksums of its frames, and the notes of encoding for each batch.
+# Iggy's batches (iggy_batches.py): the header of a batch, the head of a frame, the fields that a batch's checksum covers before
+# the checksums of its frames, and the encoding notes for each batch.
 _, BATCH_OFFSET, BATCH_TIME, BATCH_ORIGIN, BATCH_LENGTH, BATCH_CHECKSUM, BATCH_COUNT, BATCH_ZEROS, BATCH_BYTES = positions(
     "Q Q Q Q Q Q I 204s"
 )

@@ -8,7 +8,7 @@
 
     hs.kinds    entry [& entry]*       ASCII
     entry       key = kind [, kind]*   the kinds of all headers of the key, in order
-    key         percent-encoded: every byte but A-Z a-z 0-9 - . _ ~
+    key         percent-encoded: every byte except A-Z a-z 0-9 - . _ ~
     kind        its name (or its number, if unknown) [: the value's bytes, little-endian, in hex]
 
     attempt: 3    source: web    hs.kinds: attempt=uint8&source=string

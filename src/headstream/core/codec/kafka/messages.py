@@ -41,7 +41,7 @@ def encode_record(message: Message, *, convention: Convention = "headstream") ->
 
     Raises:
         HeaderError: the convention cannot represent a header, or a header is reserved.
-        InvalidInputError: the name of the topic is invalid in Kafka.
+        InvalidInputError: the topic name is invalid in Kafka.
     """
     for key in message.headers.keys():  # noqa: SIM118
         if is_reserved(key):

@@ -59,7 +59,7 @@ class ProduceRequest:
     """A request to append messages.
 
     Args:
-        acks: Who acknowledges the request: -1 all replicas, 1 the leader, 0 no broker (no response).
+        acks: Which brokers acknowledge the request: -1 all replicas, 1 the leader, 0 no broker (no response).
         timeout_ms: How long the broker can wait for replicas.
     """
 

@@ -1,4 +1,4 @@
-"""Commands for groups with sticky partition assignments, lags of groups, and offsets of several partitions.
+"""Commands for groups with sticky partition assignments, group lags, and offsets of several partitions.
 
 An offset committed with these commands is the offset of the next message, not of the last processed message.
 """

@@ -70,9 +70,9 @@ class CreateOpenTopic(Command[OpenTopic]):
     kafka_headers: MaybeText = None
 
     def validate(self) -> None:
-        check_bytes(self.stream, 1, 255, Status.INVALID_STREAM_NAME, "the name of a stream")
-        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
-        check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
+        check_bytes(self.stream, 1, 255, Status.INVALID_STREAM_NAME, "a stream name")
+        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "a topic name")
+        check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the partition count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class RenameTopic(TopicCommand[None]):
     name: Text8
 
     def validate(self) -> None:
-        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
+        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "a topic name")
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ else:
 
 __all__ = ["crc32", "crc32c", "end_of", "find_offset", "find_states", "find_timestamp", "masked", "masked_crc32c", "scan", "take"]
 
-# Messages smaller than this are copied together, with their state bytes set to 0, before the checksum: it is faster on
-# long pieces, and interpreted only the number of pieces matters.
+# Messages smaller than this are copied together, with their state bytes set to 0, before the checksum, which is faster on
+# long pieces; in interpreted code, only the number of pieces matters.
 COLLECTED = cython.declare(cython.longlong, 512 if cython.compiled else 1 << 20)
 STRETCH = cython.declare(cython.longlong, 16384 if cython.compiled else 1 << 20)
 
