@@ -77,7 +77,7 @@ class Topics:
             delete_topic(log, self._backing.topic(name))
 
     def update(self, name: TopicName, **changes: Any) -> Topic:
-        """Change options of a topic, and return the topic.
+        """Change a topic's options, and return the topic.
 
         Args:
             changes: Options by name (see TopicOptions); omitted options stay unchanged.

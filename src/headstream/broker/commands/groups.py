@@ -160,7 +160,7 @@ def get_group_lag(server: Dispatcher, session: Session, command: GetGroupLag) ->
 
 
 def list_group_lags(server: Dispatcher, session: Session, command: ListGroupLags) -> tuple[GroupLag, ...]:
-    """Return the lags of all groups of a topic."""
+    """Return the lags of all of a topic's groups."""
     target = server.readable_topic(session, command.stream, command.topic)
     return tuple(_describe(server, target, group) for group in server.broker.groups.list(target.topic.name))
 

@@ -211,7 +211,7 @@ def get_cluster(server: Dispatcher, session: Session, command: GetCluster) -> Cl
 
 
 def describe_options(server: Dispatcher, session: Session, command: DescribeOptions) -> tuple[OptionDescription, ...]:
-    """Return the options of topics; streams and users have no options."""
+    """Return the topic options; streams and users have no options."""
     known = TOPIC_OPTIONS if command.scope is OptionScope.TOPIC else {}
     return tuple(OptionDescription(key, each.kind, each.default, each.about) for key, each in known.items())
 

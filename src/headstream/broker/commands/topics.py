@@ -195,7 +195,7 @@ def list_open_topics(server: Dispatcher, session: Session, command: ListOpenTopi
 
 
 def change_topic_options(server: Dispatcher, session: Session, command: ChangeTopicOptions) -> OpenTopic:
-    """Change options of a topic by name."""
+    """Change topic options by name."""
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).manage_topic(target.stream.id, target.topic.id)
     unknown = sorted(set(command.changes) - _OPTIONS)

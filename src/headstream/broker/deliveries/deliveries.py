@@ -73,7 +73,7 @@ class Deliveries:
         Raises:
             RebalancedError: the member lost the partition; nothing is recorded.
             OffsetOutOfRangeError: the partition was purged or recreated meanwhile; nothing is recorded.
-            LimitError: too many messages are unfinished, or a copy exceeds the limits of the dead-letter topic.
+            LimitError: too many messages are unfinished, or a copy exceeds the dead-letter topic's limits.
             InvalidOptionError: a message is poisoned and there is no dead-letter topic.
             LogLockedError: another process is the log's writer, so that a copy cannot be appended.
         """

@@ -48,7 +48,7 @@ class DeliveryAudit:
 
     Args:
         topic: The audit topic, created if missing; HeadstreamError if it cannot be created.
-        name_of_user: Returns the name of a user by id; empty if unknown.
+        name_of_user: Returns a user's name by id; empty if unknown.
     """
 
     def __init__(self, broker: Broker, topic: TopicName, name_of_user: Callable[[int], str]) -> None:

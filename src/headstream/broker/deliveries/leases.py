@@ -237,7 +237,7 @@ class Leases:
             OffsetOutOfRangeError: the partition was purged or recreated meanwhile; nothing is recorded.
             GroupInUseError: another process has started to read for the group; nothing is recorded.
             InvalidOptionError: a message is poisoned and there is no dead-letter topic.
-            LimitError: a copy exceeds the limits of the dead-letter topic.
+            LimitError: a copy exceeds the dead-letter topic's limits.
             LogLockedError: another process is the log's writer, so that a copy cannot be appended.
         """
         record = self._backing.partition(topic, partition)

@@ -207,7 +207,7 @@ class Messages:
                 states other than `available` receives the messages' states in the group; see GroupStates.
 
         Raises:
-            ConsumersLimitError: the poll commits for a new consumer and the user has reached the limit of consumers.
+            ConsumersLimitError: the poll commits for a new consumer and the user has reached the consumer limit.
             InvalidInputError: an argument is out of range or the consumer is missing.
             CorruptSendError: the next messages are damaged; a poll from the error's until_offset skips them.
         """

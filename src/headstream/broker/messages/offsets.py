@@ -35,14 +35,14 @@ class BrokerOffsets:
         generations: Mapping[int, int] = MappingProxyType({}),
         user_id: int = NO_USER,
     ) -> None:
-        """Commit the offsets of a consumer of any process.
+        """Commit a consumer's offsets; the consumer can be in any process.
 
         Args:
             offsets: Partition -> offset of the next message.
             generations: Partition -> the partition's generation when its messages were polled, if known.
 
         Raises:
-            ConsumersLimitError: the consumer is new and the user has reached the limit of consumers.
+            ConsumersLimitError: the consumer is new and the user has reached the consumer limit.
             OffsetOutOfRangeError: a partition was purged or recreated meanwhile; nothing is committed in this partition.
         """
         now_us, log = self._backing.clock_us(), self._backing.log

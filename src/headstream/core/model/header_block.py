@@ -53,7 +53,7 @@ class HeaderLayout(Protocol):
         """The layout's name; two layouts of the same name write the same bytes."""
 
     def split(self, block: bytes, at: int) -> list[HeaderSpan]:
-        """Return the position of each header in a block; `at` is the block's byte position in the input, for errors."""
+        """Return the position of each header in a block; `at` is the block's byte position in the input, for error messages."""
 
     def decode_value(self, block: bytes, span: HeaderSpan, at: int) -> HeaderValue:
         """Return the value at a span that split() returned; DecodeError if the bytes are invalid for the kind."""

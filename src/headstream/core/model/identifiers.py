@@ -19,7 +19,7 @@ _NAMED_BY_CLIENTS: Final = frozenset({"consumer", "group"})
 
 
 def check_name(name: str, noun: str) -> str:
-    """Return the name of a stream, topic or group if it is valid.
+    """Return the name of a stream, topic or group if valid.
 
     Args:
         name: 1 to 255 bytes of UTF-8.
@@ -74,7 +74,7 @@ class TopicName:
 
 
 def parse_number(text: str) -> int | None:
-    """Parse the id of a stream or topic (1 to 4294967295, no leading zeros); None if the string is not an id."""
+    """Parse a stream or topic id (1 to 4294967295, no leading zeros); None if the string is not an id."""
     if not (text.isascii() and text.isdecimal() and len(text) <= _ID_DIGITS) or text.startswith("0"):
         return None
     return int(text) if int(text) <= _MAX_ID else None

@@ -51,7 +51,7 @@ class StateChange:
 
 
 def state_name(state: int) -> str:
-    """Return the name of a state: `available`, ..., or `unknown(n)`."""
+    """Return a state's name: `available`, ..., or `unknown(n)`."""
     return MessageState(state).name.lower() if 0 <= state <= 255 else f"unknown({state})"
 
 

@@ -18,7 +18,7 @@
     hs.reason_code   string    dead letters of groups      the reason as a DeadLetterReason (core/model/deliveries.py)
     hs.attempts      int32     dead letters of groups      number of attempts to process the message
     hs.redrive       string    redriven messages           the dead letter: `stream/topic/partition/offset`
-    hs.redrives      int32     redriven messages           how often the message was redriven
+    hs.redrives      int32     redriven messages           number of redrives of the message
     hs.first_error   string    dead letters of groups      the first error; hs.reason is the last error
     hs.first_failed  int64     dead letters of groups      the time of the first error
     hs.last_failed   int64     dead letters of groups      the time of the last error

@@ -140,7 +140,7 @@ class TopicOptions:
 
 
 def check_kafka_headers(name: object) -> None:
-    """Check the name of a convention; InvalidOptionError if it is unknown."""
+    """Check a convention's name; InvalidOptionError if it is unknown."""
     if name is not None and name not in get_args(KafkaHeaders):
         raise InvalidOptionError(f"kafka_headers must be one of {', '.join(get_args(KafkaHeaders))}, not {name!r}")
 

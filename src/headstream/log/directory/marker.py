@@ -51,7 +51,7 @@ def read_marker(root: str, files: Files) -> Marker | None:
             raise NotALogError(
                 f"the directory is not a log: it contains {strange[0]!r} but no {MARKER_NAME}",
                 where=root,
-                advice="Specify the directory of a log, or an empty or missing directory",
+                advice="Specify a log directory, or an empty or missing directory",
             )
         return None
     marker = _decode(_read_whole(f"{root}/{MARKER_NAME}", files), f"{root}/{MARKER_NAME}")

@@ -184,7 +184,7 @@ def journal_name(owner: OffsetOwner, partition: int) -> str:
 
 
 def owner_digest(owner: OffsetOwner) -> str:
-    """Return the prefix of the names of a group's files."""
+    """Return the prefix of a group's file names."""
     return hashlib.sha256(bytes([owner.kind]) + owner.name.encode()).hexdigest()[:32]
 
 

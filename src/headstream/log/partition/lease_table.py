@@ -26,7 +26,7 @@ from headstream.log.partition.delivery_state import DeliveryState, Lease, record
 # LeaseKeys: the first unfinished message of each key, for which later messages of the key wait. Sans-IO.
 
 
-# LeaseOutcome: the effects of a change of leases, for the journal, the dead letter, the worker and the counters.
+# LeaseOutcome: the effects of a lease change, for the journal, the dead letter, the worker and the counters.
 
 
 @dataclass(slots=True)

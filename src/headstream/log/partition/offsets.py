@@ -37,7 +37,7 @@ _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<8sIBBH")
 _HEAD_BYTES: Final = 512
 _NAMED_BYTES: Final = 508
-"""Size of the part of the head that only the consumer determines; the user's id follows."""
+"""Size of the part of the head that only the consumer determines, bytes; the user's id follows."""
 _SLOT: Final = struct.Struct("<QQQII")
 _EMPTY: Final = bytes(_SLOT.size)
 _SUFFIX: Final = ".offsets"

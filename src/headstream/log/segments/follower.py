@@ -285,7 +285,7 @@ class PartitionFollower:
         size_bytes: int = DEFAULT_CHUNK_BYTES,
         where: Filter | None = None,
     ) -> Iterator[memoryview]:
-        """Return the stored messages of a range of offsets, in order, in chunks of complete messages.
+        """Return the stored messages in an offset range, in order, in chunks of complete messages.
 
         A chunk is valid while the caller holds a reference; then its memory is reused.
 

@@ -29,7 +29,7 @@ segment from which marked messages were removed, but which was not compacted by 
 unnumbered .log. The seal follows the last entry: the .log's size, and the offset at which the next segment starts. The seal
 distinguishes a truncated segment, or a missing next segment, from removed messages. relative_offset is relative to base_offset.
 All messages of an entry have the entry's timestamp; timestamps never decrease within a partition. The field crc32c is the CRC-32C
-of the entry's bytes in the .log, with each state byte taken as 0. The field check is the CRC-32C of the preceding bytes of the
+of the entry's bytes in the .log, with each state byte treated as 0. The field check is the CRC-32C of the preceding bytes of the
 header or entry; its initial value is the lower 32 bits of base_offset, so an entry is invalid in the index of another segment.
 
 The log start offset of a partition is the greater of the greatest .start and the first offset of the oldest segment.

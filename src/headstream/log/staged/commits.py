@@ -182,7 +182,7 @@ def _find_topic(log: LogAccess, name: str) -> TopicRecord:
 
 
 ONCE: Final = "once-"
-"""Prefix of the names of writers that commit only one epoch."""
+"""Name prefix of writers that commit only one epoch."""
 
 _REMEMBERED_US: Final = 86_400 * 1_000_000
 """How long the outcome of such a writer's commit is stored, microseconds: much longer than clients wait for the outcome."""

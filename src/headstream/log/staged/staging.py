@@ -105,7 +105,7 @@ def _read_members(members: Any) -> Manifest:
     if not all(type(number) is int and number >= 0 for number in (manifest.epoch, *numbers)):
         raise ValueError("a number is invalid or negative")
     if any("/" in part.name or "\0" in part.name for part in parts):
-        raise ValueError("the name of a part points outside the directory")
+        raise ValueError("a part name points outside the directory")
     check_epoch(manifest.writer, manifest.epoch)
     return manifest
 

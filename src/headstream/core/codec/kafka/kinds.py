@@ -149,6 +149,6 @@ def decode_value(kind: int, data: bytes | None) -> HeaderValue | None:
         try:
             return HeaderValue(kind, struct.pack("<f" if kind == HeaderKind.FLOAT32 else "<d", float(data)))
         except OverflowError:
-            return None  # out of the range of single precision
+            return None  # outside the single-precision range
     value: HeaderValue | None = CONSTRUCTORS[KIND_NAMES[kind]](int(data)) if _WHOLE.fullmatch(data) else None
     return value

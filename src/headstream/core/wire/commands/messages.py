@@ -130,7 +130,7 @@ class PollMessages(Command[PolledMessages]):
     must_own: bool = False
     """Whether a client that names a group and a partition receives no messages of another member's partition."""
     timeout_ms: int = 0
-    """How long the server waits for messages if there are none."""
+    """Maximum wait for messages, milliseconds; 0 does not wait."""
 
     @property
     def strategy(self) -> PollingStrategy:

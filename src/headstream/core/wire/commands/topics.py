@@ -240,7 +240,7 @@ _UPDATE_LAYOUTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class UpdateTopic(TopicCommand[None]):
-    """Change the name and the settings of a topic. None leaves a setting unchanged; only protocol 0.11 can send None.
+    """Change a topic's name and settings. None leaves a setting unchanged; only protocol 0.11 can send None.
 
     Some clients of existing servers send an older layout, which is read but never written.
     """

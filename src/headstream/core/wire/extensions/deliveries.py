@@ -132,7 +132,7 @@ class SettleDeliveries(GroupCommand[SettledDeliveries]):
 
 
 class _Pausing(Protocol):
-    """The fields of a command that define the rule for pausing a group."""
+    """The command fields that define a group's pause rule."""
 
     @property
     def pause_failures(self) -> int: ...

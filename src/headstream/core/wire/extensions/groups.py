@@ -72,7 +72,7 @@ class GetGroupLag(GroupCommand[GroupLag]):
 
 @dataclass(frozen=True, slots=True)
 class ListGroupLags(TopicCommand[tuple[GroupLag, ...]]):
-    """Return the lags of all groups of a topic."""
+    """Return the lags of all of a topic's groups."""
 
     code = Code.LIST_GROUP_LAGS
     reply = many(GroupLag)

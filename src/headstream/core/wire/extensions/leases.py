@@ -33,7 +33,7 @@ _MAX_CHANGES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class LeasedOffsets(Record):
-    """A range of leased messages, and how often these messages have failed."""
+    """A range of leased messages, and the number of failures of each message."""
 
     from_offset: U64
     until_offset: U64

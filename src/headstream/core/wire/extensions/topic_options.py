@@ -94,7 +94,7 @@ class ListOpenTopics(Command[tuple[OpenTopic, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ChangeTopicOptions(TopicCommand[OpenTopic]):
-    """Change options of a topic, given by the field names of model.topology.TopicOptions; None unsets an option."""
+    """Change topic options, given by the field names of model.topology.TopicOptions; None unsets an option."""
 
     code = Code.CHANGE_TOPIC_OPTIONS
     reply = one(OpenTopic)
@@ -103,7 +103,7 @@ class ChangeTopicOptions(TopicCommand[OpenTopic]):
 
 @dataclass(frozen=True, slots=True)
 class RenameTopic(TopicCommand[None]):
-    """Change only the name of a topic."""
+    """Change only a topic's name."""
 
     code = Code.RENAME_TOPIC
     name: Text8

@@ -116,7 +116,7 @@ TOPIC_OPTIONS: Final[dict[str, Option]] = {
 
 
 def pull_options(reader: Reader, known: Mapping[str, Option]) -> dict[str, Any]:
-    """Decode the options of a request to the fields that they set.
+    """Decode a request's options to the fields that they set.
 
     Raises:
         HeadstreamError: an unknown key (status 4041), an invalid value (4042) or too many options (4043).

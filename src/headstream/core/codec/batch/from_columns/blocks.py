@@ -90,7 +90,7 @@ def _write_column(
     some_null: cython.bint,
     q: cython.p_uchar,
 ) -> cython.void:
-    """Write the headers of a column."""
+    """Write a column's headers."""
     i: cython.longlong
     for i in range(count):
         if not c.is_null(validity, some_null, i):
@@ -199,7 +199,7 @@ class _BlockPart(NamedTuple):
 
 
 class BlockBuilder:
-    """Builds the header blocks of a number of messages; InvalidInputError if buffers are inconsistent."""
+    """Builds header blocks for a number of messages; InvalidInputError if buffers are inconsistent."""
 
     def __init__(self, count: int) -> None:
         self._count = count
