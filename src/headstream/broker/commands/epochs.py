@@ -37,7 +37,7 @@ _MOST_WRITERS: Final = 10_000
 
 
 def _check_names(writer: str, epoch: int, parts: set[str]) -> None:
-    """Raise an error for a name that is not a valid file name, or a number that the catalog cannot store."""
+    """Raise an error if a name is not a valid file name, or if the catalog cannot store the epoch number."""
     check_epoch(writer, epoch)
     for part in parts:
         if not _PART.fullmatch(part):

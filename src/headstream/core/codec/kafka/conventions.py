@@ -1,4 +1,4 @@
-"""The conventions for typed headers in a Kafka record: Headstream's, and the conventions of other products.
+"""The conventions for typed headers in a Kafka record: Headstream's convention and those used by other products.
 
     headstream      strings, with their kinds in hs.kinds (kinds.py)      spring         Spring Kafka (spring.py)
     connect         Kafka Connect's SimpleHeaderConverter (connect.py)    cloudevents    CloudEvents 1.0 (cloudevents.py)
