@@ -39,7 +39,7 @@ from headstream.log.upkeep.upkeep import Upkeep
 
 _MAX_OPEN: Final = 2048
 _MAX_OPEN_OFFSETS: Final = 2048
-"""Limits of open files: partitions for writing and reading (two or three files each), and offset files; in total, three eighths of
+"""Limits of open files: partitions for writing and reading (two or three files each), and offset files; in total three eighths of
 the process's limit. Closing a partition costs a sync and, later, a search for its end."""
 
 
