@@ -54,7 +54,7 @@ def flip_bit(root: Path) -> None:
 
 
 BAD = [
-    (make_something_else, hs.NotALogError, "contains 'letter.txt' but no headstream.json", "Specify the directory of a log, or"),
+    (make_something_else, hs.NotALogError, "contains 'letter.txt' but no headstream.json", "Specify a log directory, or"),
     (make_newer, hs.LogVersionError, "format 99, but this version of Headstream reads 1", "Use the Headstream version that"),
     (cut_marker, hs.CorruptLogError, "the log's marker cannot be read", "Restore the file from a copy"),
     (cut_catalog, hs.CorruptLogError, "the catalog is damaged", "the messages are unaffected"),

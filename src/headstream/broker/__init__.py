@@ -3,10 +3,10 @@
     broker.py      Broker: all commands over one log     backing.py   the shared log, clock and randomness
     streams.py topics.py partitions.py
     accounts/      users, passwords, tokens, permissions, sessions
-    messages/      send, poll, wait; offsets of consumers
+    messages/      send, poll, wait; consumer offsets
     groups/        members of consumer groups and their partitions
     deliveries/    unfinished messages of groups: retries, leases, dead letters, pauses
-    commands/      the handlers of the protocol's commands, in one table (table.py)
+    commands/      handlers of the protocol commands, in one table (table.py)
 
 Interface: broker.Broker, commands.dispatch.Dispatcher, commands.requests, settings.ServerSettings. Imports log,
 interceptors, core. Clock and randomness are injected as callables and passed on as arguments. Read first: broker.py,

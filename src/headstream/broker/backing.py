@@ -79,7 +79,7 @@ class Backing:
         except (StorageError, PartitionNotFoundError):
             if self.topic(record.name).number != record.number:
                 what = f"the topic {str(record.name)!r} was purged during the operation"
-                raise OffsetOutOfRangeError(what, advice="Nothing is recorded; the messages no longer exist") from None
+                raise OffsetOutOfRangeError(what, advice="Nothing was recorded; the messages no longer exist") from None
             raise
 
     def _advice(self, wanted: str, names: Iterable[str], noun: str) -> str:
@@ -87,7 +87,7 @@ class Backing:
         if close:
             return f"Did you mean {' or '.join(repr(name) for name in close)}? Otherwise create {noun} first"
         if self.log.identity is None:
-            return f"There is no log at this URL: check the URL. Creating {noun} creates the log too"
+            return f"There is no log at this URL. Check the URL, or create {noun}, which also creates the log"
         return f"Create {noun} first"
 
 
@@ -96,7 +96,7 @@ def check_generation(record: TopicRecord, partition: int, generation: int | None
 
     Args:
         generation: The partition's generation when its messages were read; None if unknown.
-        since: The event after which the partition was purged or recreated, for the error.
+        since: Event that preceded the purge or re-creation, for the error message.
     """
     if generation not in (None, record.generation(partition)):
         what = f"partition {partition} of {str(record.name)!r} was purged or recreated after {since}"

@@ -7,9 +7,9 @@ from collections import deque
 from typing import Final
 
 _MOST_LINES: Final = 2_000
-"""Number of lines: covers hours of an idle server, or the minutes before a fault; with fields, about 400 KB."""
+"""Number of buffered lines, about 400 KB with fields: hours of an idle server, or the minutes before a fault."""
 _LINE_CHARACTERS: Final = 2_000
-"""Maximum characters of a line; longer tracebacks are cut."""
+"""Maximum length of a line, characters; longer tracebacks are truncated."""
 
 
 class RecentLines(logging.Handler):
@@ -20,7 +20,7 @@ class RecentLines(logging.Handler):
         self._lines: deque[str] = deque(maxlen=_MOST_LINES)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line."""
+        """Buffer a line."""
         self._lines.append(self.format(record)[:_LINE_CHARACTERS])
 
     def text(self) -> str:

@@ -9,7 +9,7 @@ from headstream.core.model.topology import Fsync
 
 DEFAULT_USERNAME: Final = "iggy"
 DEFAULT_PASSWORD: Final = "iggy"
-"""The default login of existing clients."""
+"""Root's default password, which existing clients use unless configured otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

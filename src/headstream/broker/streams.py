@@ -35,11 +35,11 @@ class Streams:
         return None if record is None else _stream(record)
 
     def list(self) -> list[Stream]:
-        """Return all streams, in the order of their ids."""
+        """Return all streams, ordered by id."""
         return [_stream(record) for record in self._backing.log.snapshot().values()]
 
     def rename(self, name: str, to: str) -> None:
-        """Rename a stream; the current name has no effect. StreamNotFoundError; AlreadyExistsError if the name is taken."""
+        """Rename a stream; its current name has no effect. StreamNotFoundError; AlreadyExistsError if the name is taken."""
         check_new_name(to, "stream")
         with (log := self._backing.writable_log()).administration:
             record = self._backing.stream(name)

@@ -63,7 +63,7 @@ class Topics:
         return None if found is None else self.get(found.name)
 
     def list(self, stream: str | None = None) -> list[Topic]:
-        """Return all topics of one stream, or of all streams, in the order of their ids."""
+        """Return all topics of one stream, or of all streams, ordered by id."""
         streams = self._backing.log.snapshot().values() if stream is None else [self._backing.stream(stream)]
         found: list[Topic] = []
         for name in [topic.name for record in streams for topic in record.topics.values()]:
@@ -77,7 +77,7 @@ class Topics:
             delete_topic(log, self._backing.topic(name))
 
     def update(self, name: TopicName, **changes: Any) -> Topic:
-        """Change options of a topic, and return the topic.
+        """Change a topic's options, and return the topic.
 
         Args:
             changes: Options by name (see TopicOptions); omitted options stay unchanged.
@@ -92,7 +92,7 @@ class Topics:
         return self.get(name)
 
     def rename(self, name: TopicName, to: str) -> None:
-        """Rename a topic within its stream; the current name has no effect. AlreadyExistsError if the name is taken."""
+        """Rename a topic within its stream; its current name has no effect. AlreadyExistsError if the name is taken."""
         check_new_name(to, "topic")
         with (log := self._backing.writable_log()).administration:
             record = self._backing.topic(name)
@@ -145,7 +145,7 @@ class Partitions:
         self._topics = topics
 
     def create(self, topic: TopicName, count: int) -> Topic:
-        """Add `count` (at least 1) partitions; return the topic. InvalidOptionError if the topic would have over 1000."""
+        """Add `count` (at least 1) partitions; return the topic. InvalidOptionError if the topic would have more than 1000."""
         with (log := self._backing.writable_log()).administration:
             add_partitions(log, self._backing.topic(topic), count, self._backing.clock_us())
         return self._topics.get(topic)

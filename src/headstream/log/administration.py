@@ -60,7 +60,7 @@ def create_topic(log: Log, new: NewTopic, created_us: int, labels: TopicLabels =
             log.files.make_directory(f"{directory}/{OFFSETS_NAME}")
             for partition in range(1, new.partitions + 1):
                 log.files.make_directory(f"{directory}/{partition}")
-            # Also after a power failure, each topic of the catalog has its directory: sync the parent directories' entries.
+            # Sync the parent directories, so that each topic in the catalog has its directory even after a power failure.
             while directory != log.root:
                 log.files.sync_directory(directory)
                 directory = directory.rpartition("/")[0]

@@ -224,7 +224,7 @@ class Log:
     def drop_partitions(self, topic: TopicRecord, numbers: Collection[int], directory: str) -> None:
         """Remove the directory of partitions that are no longer in the catalog; threads can still use the partitions.
 
-        The directory is renamed first, so that its users find all files or none, and add no file. The new name has the
+        The directory is renamed first, so that threads find all files or none, and add no files. The new name has the
         topic number 0, which no topic has: after a crash, the next opening removes the directory.
         """
         for number in numbers:
@@ -314,7 +314,7 @@ class Log:
         self.upkeep.count_removal(removal)
 
     def changes(self, topic: TopicRecord) -> dict[int, tuple[int, ...]]:
-        """Return partition -> numbers that change with the partition's messages, if changed by this process; reads no file."""
+        """Return partition -> numbers that change with its messages, for partitions changed by this process; reads no file."""
         removed = self._removed.get(topic.number, {})
         changed: dict[int, tuple[int, ...]] = {number: (count,) for number, count in tuple(removed.items())}
         for number, partition in tuple(self._opened.get(topic.number, {}).items()):
@@ -382,7 +382,7 @@ class Log:
             PartitionClosedError: acknowledged messages could not be synced; the log is closed anyway.
         """
         failure: StorageError | None = None
-        self.upkeep.close()  # before this method acquires the lock, for which the threads of the jobs can be waiting
+        self.upkeep.close()  # before this method acquires the lock, for which job threads can be waiting
         self.commits.close()
         with self._lock:
             if self._closed_because is not None:

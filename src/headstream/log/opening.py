@@ -39,7 +39,7 @@ def open_directory(directory: str, segment_bytes: int | None = None, group_acces
 
 
 def open_memory(name: str | None = None, segment_bytes: int | None = None) -> Log:
-    """Return a log in the memory of this process: a new log, or the shared log with a name."""
+    """Return a log in this process's memory: a new log, or the shared log with the given name."""
     key = None if name is None else f"memory:{name}"
     return _REGISTRY.share(key, segment_bytes, lambda size: Log("memory", MemoryFiles(), is_memory=True, segment_bytes=size))
 

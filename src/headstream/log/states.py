@@ -52,13 +52,13 @@ _AVAILABLE: Final = MessageState.AVAILABLE.value
 _MAX_RUNS: Final = 1024
 """Maximum number of partitions whose runs are cached. Most partitions have no runs; reading runs again takes one query."""
 _NO_TOPICS: Final = ()
-"""Changes of states change no topic."""
+"""State changes do not change topics."""
 
 
 class MessageStates:
     """The states of a log's messages; thread-safe. The lock is held while files of old segments are changed or removed.
 
-    `writes_count`, read with the lock held, increases with each change of states.
+    `writes_count`, read with the lock held, increases with each state change.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class MessageStates:
         for topic, number, offset, state in pending_states(self._catalog):
             pending.setdefault((topic, number), []).append((offset, state))
         for (topic, number), changes in pending.items():
-            with suppress(LogError):  # the use of a damaged partition raises the error; its changes stay pending
+            with suppress(LogError):  # using a damaged partition raises the error; its changes stay pending
                 self._repair_partition(topics[topic], number, changes)
 
     def _repair_partition(self, topic: TopicRecord, number: int, changes: list[tuple[int, int]]) -> None:

@@ -56,7 +56,7 @@ def test_lists_are_in_the_order_of_ids(broker: Broker) -> None:
 
 def test_names_that_are_not_there_are_refused_with_those_that_are_close(broker: Broker) -> None:
     name = TopicName("shop", "ordres")
-    with pytest.raises(TopicNotFoundError, match=r"There is no log at this URL: check the URL"):
+    with pytest.raises(TopicNotFoundError, match=r"There is no log at this URL\. Check the URL"):
         broker.topics.get(name)
     broker.topics.create(NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY))
     with pytest.raises(TopicNotFoundError, match=r"no topic 'shop/ordres' .*Did you mean 'shop/orders'\?"):

@@ -20,17 +20,17 @@ from headstream.core.wire.statuses import Status
 
 _ADDRESS_FAILURES: Final = 10
 _USER_FAILURES: Final = 5
-"""Number of failures without a delay, because users mistype passwords and can share an address."""
+"""Number of failures before the first delay: users mistype passwords and can share an address."""
 
 _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 60.0
-"""First and maximum delay, seconds; the maximum allows 1,440 guesses a day."""
+"""First and maximum delay, seconds; the maximum allows 1,440 guesses per day."""
 
 _FORGOTTEN_S: Final = 600.0
-"""Failures are forgotten after this time without another failure, seconds."""
+"""Time without another failure after which failures are forgotten, seconds."""
 
 _MOST_KEYS: Final = 10_000
-"""Maximum number of remembered addresses, of users and of pairs; the oldest are evicted first."""
+"""Maximum number of remembered addresses, users and pairs (each); the oldest are evicted first."""
 
 
 class _Failures:
@@ -84,7 +84,7 @@ class LoginLimits:
             )
 
     def failed(self, address: str, user: str) -> None:
-        """Record a failed attempt; for arguments see check()."""
+        """Record a failed attempt; for the arguments, see check()."""
         with self._lock:
             now_s, pair = self._monotonic(), (address, user)
             if pair in self._good:
@@ -95,7 +95,7 @@ class LoginLimits:
                 self._by_user.add(user, now_s)
 
     def succeeded(self, address: str, user: str) -> None:
-        """Record a successful login; for arguments see check()."""
+        """Record a successful login; for the arguments, see check()."""
         with self._lock:
             pair = address, user
             self._by_pair.forget(pair)

@@ -1,13 +1,13 @@
-"""Passwords: hashes passwords for storage, and verifies passwords.
+"""Passwords: hashes passwords for storage, and verifies them.
 
-    kept    bcrypt(base64(sha256(password)))
+    stored    bcrypt(base64(sha256(password)))
 
 bcrypt accepts 72 bytes without NUL, but a password can have 100 arbitrary bytes, so the password's digest is hashed. Hashing and
 checking intentionally take tens of milliseconds and release the interpreter's lock; run both on a worker thread.
 
 Kafka clients log in on every connection, and each client opens several connections. A password that bcrypt has matched is
 therefore recognized for ten minutes by its HMAC, whose key never leaves this process. A password change also changes the hash, so
-that the old password is not recognized. Checking a wrong password always requires a bcrypt computation.
+the old password is not recognized. Checking a wrong password always requires a bcrypt computation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Passwords:
         self._key = os.urandom(32)
         self._lock = threading.Lock()
         self._matched: OrderedDict[str, tuple[bytes, float]] = OrderedDict()  # hash -> HMAC of its password, valid until
-        # Matches no password; checking it takes as long as a real hash of these rounds.
+        # Matches no password; checking it takes as long as for a real hash with these rounds.
         self._dummy_hash = f"$2b${rounds:02d}${'.' * 53}"
 
     def hash(self, password: str) -> str:

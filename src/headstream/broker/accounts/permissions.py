@@ -1,6 +1,6 @@
 """Rights: the operations that a user's permissions allow.
 
-An operation is allowed if the user has at least one permission of the operation's row: a global permission, or a permission for
+An operation is allowed if the user has at least one permission in the operation's row: a global permission, or a permission for
 the stream or the topic. No other permission is required: `poll_messages` alone allows polls.
 """
 
@@ -145,7 +145,7 @@ class Rights:
         return refusal(
             Status.UNAUTHORIZED,
             f"the stream or topic does not exist, or user {self._user_id} has no permission for it",
-            advice="Check the name, or ask an administrator for a permission",
+            advice="Check the name, or ask an administrator for permission",
         )
 
     def _check(self, permission: str, stream: int = 0, topic: int = 0) -> None:

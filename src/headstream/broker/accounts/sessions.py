@@ -19,7 +19,7 @@ from headstream.core.wire.statuses import Status
 
 
 def client_id_of(address: str) -> int:
-    """Return the id of a client, unsigned 32-bit: the hash of its address, such as `127.0.0.1:54321` or `[::1]:54321`."""
+    """Return a client's id, unsigned 32-bit: the hash of its address, such as `127.0.0.1:54321` or `[::1]:54321`."""
     return xxhash.xxh32_intdigest(address.encode())
 
 
@@ -112,7 +112,7 @@ class Sessions:
         return self._sessions.get(client_id)
 
     def list(self) -> list[Session]:
-        """Return all sessions, in the order of their ids."""
+        """Return all sessions, ordered by id."""
         with self._lock:
             return [session for _, session in sorted(self._sessions.items())]
 

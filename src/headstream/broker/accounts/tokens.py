@@ -84,7 +84,7 @@ class Tokens:
         """Return the user id of a token; NotFoundError (20) if it is unknown, AuthenticationError (54) if it has expired."""
         record = accounts.find_token(self._catalog, _hash(token))
         if record is None:
-            raise refusal(Status.RESOURCE_NOT_FOUND, "the token does not exist", advice="Create a token, or use another token")
+            raise refusal(Status.RESOURCE_NOT_FOUND, "the token does not exist", advice="Create a token, or use another")
         if record.expires_us is not None and record.expires_us <= self._clock_us():
             raise refusal(
                 Status.PERSONAL_ACCESS_TOKEN_EXPIRED, f"the token {record.name!r} has expired", advice="Create another token"

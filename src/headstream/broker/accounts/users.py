@@ -58,10 +58,10 @@ class Users:
 
     Args:
         catalog: The log's catalog; this process must be its writer.
-        settings: Provides root's initial name and password, and the cost of a password hash.
+        settings: Provides root's initial name and password, and the password hash cost.
 
     Attributes:
-        known: All users by id, in the order of their ids; replaced after each change.
+        known: All users by id, ordered by id; replaced after each change.
 
     Raises:
         InvalidInputError: there are no users yet and root's name (43) or password (44) is invalid.
@@ -92,7 +92,7 @@ class Users:
         return self.generation_of(user_id, generation, token_id) is not None
 
     def generation_of(self, user_id: int, generation: int, token_id: str = "") -> int | None:
-        """Return the user's generation if a session or token is still valid, else None; for arguments see is_good()."""
+        """Return the user's generation if a session or token is still valid, else None; for the arguments, see is_good()."""
         user = self.known.get(user_id)
         if user is None or not user.record.is_active:
             return None
@@ -100,7 +100,7 @@ class Users:
         return user.record.generation if is_kept or user.record.generation == generation else None
 
     def list(self) -> list[User]:
-        """Return all users, in the order of their ids."""
+        """Return all users, ordered by id."""
         return list(self.known.values())
 
     def find(self, named: Identifier) -> User | None:
@@ -138,7 +138,7 @@ class Users:
         with self._lock:
             self._check_free(name)  # checked again: the name may have been taken during the hashing
             if accounts.last_user_id(self._catalog) >= _MAX_ID:
-                raise refusal(Status.USERS_LIMIT_REACHED, "the limit of users is reached", advice="Start a new log")
+                raise refusal(Status.USERS_LIMIT_REACHED, "the user limit is reached", advice="Start a new log")
             kept = _to_bytes(permissions)
             id_ = accounts.insert_user(self._catalog, name, password_hash, is_active, kept, now_us, scram)
             user = _user(UserRecord(id_, name, password_hash, is_active, kept, now_us, scram=scram))
@@ -243,7 +243,7 @@ class Users:
         user = self.find(name)
         if user is not None and user.record.scram is not None:
             return find_verifier(user.record.scram, mechanism)
-        seed = self.known[ROOT].record.password_hash.encode()  # a secret, so that salts of unknown users are as stable
+        seed = self.known[ROOT].record.password_hash.encode()  # a secret that keeps the salts of unknown users stable
         salt = hmac.digest(seed, f"{mechanism} {name}".encode("utf-8", "surrogatepass"), "sha256")[:SALT_BYTES]
         nothing = bytes(hashlib.new(SCRAM_HASHES[mechanism]).digest_size)
         return Verifier(ITERATIONS, salt, nothing, nothing)

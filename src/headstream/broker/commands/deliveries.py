@@ -1,4 +1,4 @@
-"""Deliveries of groups: unfinished messages, steps, views. Required: the right to poll, and to send for dead letters."""
+"""Group deliveries: unfinished messages, steps, views. Required rights: to poll and, for dead letters, to send."""
 
 from __future__ import annotations
 

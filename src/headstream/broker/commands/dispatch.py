@@ -74,24 +74,24 @@ _HEARTBEAT_TOLERANCE: Final = 1.2
 """A session times out after this number of heartbeat intervals."""
 
 QUIC_POLL_BYTES: Final = 1_000_000
-"""The largest response over QUIC that Iggy's command line accepts is 1 MiB."""
+"""Maximum size of a poll's reply over QUIC, bytes; Iggy's command line accepts at most 1 MiB."""
 
 _R = TypeVar("_R")
 Handler: TypeAlias = Callable[["Dispatcher", Session, Any], Any]
 """Returns a command's reply, or raises HeadstreamError."""
 
 Threads: TypeAlias = Literal["work", "scans", "passwords"]
-"""The groups of a server's worker threads."""
+"""The worker-thread groups of a server."""
 
 
 class CommandRow(NamedTuple):
-    """A row of the table of commands: the handler of a command and its cost.
+    """A row of the command table: a command's handler and cost.
 
     Args:
         is_slow: Whether the command can delay other requests, because it reads many files, syncs, changes the catalog (which is
             synced), waits for such a change, or hashes a password. Over TCP and QUIC, a worker thread runs it.
         is_quick: Whether the command neither reads many files nor waits for the disk, so that the event loop can run it.
-        threads: The group of worker threads that runs the command.
+        threads: The worker-thread group that runs the command.
         is_read: Whether the reply contains messages, whose size is limited by the available memory.
         is_append: Whether the command appends messages, so that it is slow if the topic syncs each send.
         waits: Whether the command can wait for messages.
@@ -166,7 +166,7 @@ class Dispatcher:
         return reply
 
     def admit(self, session: Session, entry: CodeEntry) -> None:
-        """Raise HeadstreamError (30, 3, 40, or an error of `entry`) for a command that a session has no right to send."""
+        """Raise HeadstreamError (30, 3, 40, or entry.refusal) for a command that a session has no right to send."""
         if not entry.needs_login:
             return
         session.check_alive()

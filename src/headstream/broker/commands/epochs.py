@@ -1,7 +1,7 @@
 """Epochs: batches that are committed together, exactly once. log/staged/staging.py stores the batches until the commit.
 
 Each batch of a part is appended to the part's file, which is then closed, so that no state remains when a client disconnects. A
-batch contains its position in the file, so that a batch that is repeated after a lost reply is stored once.
+batch contains its position in the file, so a batch that is repeated after a lost reply is stored once.
 
 A writer belongs to the user who first staged or committed with its name; other users cannot commit, unstage or read its epochs.
 After this user is deleted, the writer belongs to the next user who uses it, so that a job can continue with a different user.
@@ -33,11 +33,11 @@ from headstream.log.staged.submission import commit_to, is_submitted
 _COMMIT_TIMEOUT_S: Final = 60.0
 _PART: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _MOST_WRITERS: Final = 10_000
-"""Maximum number of writers of a user. Each Spark query and each batch write of a day uses a writer: a row of the catalog."""
+"""Maximum number of writers per user. Each writer is a catalog row; each Spark query and each day's batch writes use a writer."""
 
 
 def _check_names(writer: str, epoch: int, parts: set[str]) -> None:
-    """Raise an error for a name that is not a valid file name, or a number that the catalog cannot store."""
+    """Raise an error if a name is not a valid file name, or if the catalog cannot store the epoch number."""
     check_epoch(writer, epoch)
     for part in parts:
         if not _PART.fullmatch(part):

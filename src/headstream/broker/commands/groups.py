@@ -84,7 +84,7 @@ def get_group(server: Dispatcher, session: Session, command: GetGroup) -> GroupD
 
 
 def list_groups(server: Dispatcher, session: Session, command: ListGroups) -> tuple[Group, ...]:
-    """Return the groups of a topic, in the order of their ids."""
+    """Return the groups of a topic, ordered by id."""
     target = _permitted(server, session, command)
     topic, count = target.topic, server.connection_groups.count
     return tuple(Group(each.id, topic.partitions, count(group_key(target, each)), each.name) for each in topic.groups)
@@ -94,7 +94,7 @@ def create_group(server: Dispatcher, session: Session, command: CreateGroup) -> 
     """Create a group; if offsets are committed for its name, the group continues from these offsets."""
     with (log := server.broker.backing.writable_log()).administration:
         target = _permitted(server, session, command)
-        OffsetOwner.group(command.name)  # refuses names that offsets cannot be stored under
+        OffsetOwner.group(command.name)  # rejects names under which offsets cannot be stored
         for group in target.topic.groups:
             if group.name == command.name:
                 status, taken = Status.CONSUMER_GROUP_NAME_ALREADY_EXISTS, repr(group.name)
@@ -160,7 +160,7 @@ def get_group_lag(server: Dispatcher, session: Session, command: GetGroupLag) ->
 
 
 def list_group_lags(server: Dispatcher, session: Session, command: ListGroupLags) -> tuple[GroupLag, ...]:
-    """Return the lags of all groups of a topic."""
+    """Return the lags of all of a topic's groups."""
     target = server.readable_topic(session, command.stream, command.topic)
     return tuple(_describe(server, target, group) for group in server.broker.groups.list(target.topic.name))
 
@@ -170,7 +170,7 @@ def seek_group(server: Dispatcher, session: Session, command: SeekGroup) -> Grou
     target = server.readable_topic(session, command.stream, command.topic)
     name = _name_of(target, command.group)
     if name not in {made.name for made in target.topic.groups}:
-        server.rights(session).read_topic(target.stream.id, target.topic.id)  # as for the creation of a group
+        server.rights(session).read_topic(target.stream.id, target.topic.id)  # as for creating a group
     found = server.broker.groups.seek(target.topic.name, name, command.offsets, user_id=session.user_id)
     with (log := server.broker.backing.writable_log()).administration:
         target = server.readable_topic(session, command.stream, command.topic)

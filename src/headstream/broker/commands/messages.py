@@ -258,7 +258,7 @@ def list_states(server: Dispatcher, session: Session, command: ListStates) -> tu
 
 
 def measure_range(server: Dispatcher, session: Session, command: MeasureRange) -> MeasuredRange:
-    """Return the size of a range of offsets, and the offset that a number of bytes reaches."""
+    """Return the size of an offset range, and the offset that a number of bytes reaches."""
     target = server.readable_topic(session, command.stream, command.topic)
     partition = check_partition(target, command.partition)
     return MeasuredRange(

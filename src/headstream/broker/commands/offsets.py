@@ -35,7 +35,7 @@ def group_key(target: FoundTopic, group: GroupRecord) -> GroupKey:
 def find_consumer_partition(
     server: Dispatcher, session: Session, target: FoundTopic, named: ConsumerRef, partition: int, *, is_poll: bool = False
 ) -> ConsumerPartition:
-    """Return the reader and the partition that a command of a consumer or group member refers to.
+    """Return the reader and the partition of a command from a consumer or group member.
 
     Args:
         partition: 0: the first partition for a consumer, the next partition in rotation for a group member.
@@ -124,7 +124,7 @@ def store_offset(server: Dispatcher, session: Session, command: StoreOffset) -> 
             Status.CONSUMER_GROUP_PARTITION_NOT_OWNED,
             f"another member of group {consumer.name!r} owns partition {partition}",
             where=str(target.topic.name),
-            advice="Request the partitions of this member again",
+            advice="Request this member's partitions again",
         )
     end = end_offset(server, target, partition)
     if command.offset > max(end - 1, 0):
@@ -138,7 +138,7 @@ def store_offset(server: Dispatcher, session: Session, command: StoreOffset) -> 
 
 
 def delete_offset(server: Dispatcher, session: Session, command: DeleteOffset) -> None:
-    """Delete a consumer's stored offset of a partition."""
+    """Delete a consumer's stored offset in a partition."""
     target, (consumer, partition) = _find(server, session, command)
     store = server.broker.backing.log.offsets(target.topic)
     if store.committed(consumer, partition) is None:

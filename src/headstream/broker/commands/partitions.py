@@ -1,4 +1,4 @@
-"""Iggy's commands for partitions and segments. The log limits the total number of partitions of a topic."""
+"""Iggy's commands for partitions and segments. The log limits the number of partitions per topic."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from headstream.errors import PermissionDeniedError
 def _check_owner(session: Session, producer_id: int) -> None:
     if not is_owned_by(producer_id, session.user_id):
         raise PermissionDeniedError(
-            f"producer {producer_id} belongs to another user", advice="Request a producer id as the user that sends"
+            f"producer {producer_id} belongs to another user", advice="Request a producer id as the user who sends"
         )
 
 

@@ -37,8 +37,8 @@ _LOGINS: Final = frozenset({Code.LOGIN, Code.LOGIN_WITH_TOKEN})
 
 _log: Final = logging.getLogger("headstream.server")
 _BIG_BYTES: Final = 256 << 10
-"""Minimum size of a send that gains from another core: stamping and writing release the interpreter's lock, and
-the switch to another thread and back costs 50 us, about the time of 128 KiB.
+"""Minimum size of a send that benefits from another core, bytes: stamping and writing release the interpreter's lock, and
+the switch to another thread and back costs 50 us, about the time for 128 KiB.
 """
 
 

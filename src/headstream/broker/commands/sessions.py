@@ -56,7 +56,7 @@ def become(session: Session, user: User, *, is_extended: bool) -> None:
     """Set the user of a session after a checked login; `is_extended`: the client supports Headstream's own commands."""
     session.user_id, session.generation = user.id, user.record.generation
     session.last_user_id = user.id
-    if session.transport is not None:  # HTTP clients always know extensions
+    if session.transport is not None:  # HTTP clients always support extensions
         session.is_extended = is_extended
 
 

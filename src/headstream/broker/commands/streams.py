@@ -37,7 +37,7 @@ def get_stream(server: Dispatcher, session: Session, command: GetStream) -> Stre
 
 
 def list_streams(server: Dispatcher, session: Session, command: ListStreams) -> tuple[Stream, ...]:
-    """Return all streams, in the order of their ids."""
+    """Return all streams, ordered by id."""
     server.rights(session).list_streams()
     return tuple(describe_stream(server.counts, stream) for stream in server.lookup.snapshot().values())
 

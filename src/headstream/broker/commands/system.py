@@ -175,7 +175,7 @@ def get_client(server: Dispatcher, session: Session, command: GetClient) -> Clie
 
 
 def list_clients(server: Dispatcher, session: Session, command: ListClients) -> tuple[Client, ...]:
-    """Return all clients, in the order of their ids."""
+    """Return all clients, ordered by id."""
     server.rights(session).read_servers()
     joined = server.connection_groups.of
     return tuple(
@@ -211,7 +211,7 @@ def get_cluster(server: Dispatcher, session: Session, command: GetCluster) -> Cl
 
 
 def describe_options(server: Dispatcher, session: Session, command: DescribeOptions) -> tuple[OptionDescription, ...]:
-    """Return the options of topics; streams and users have no options."""
+    """Return the topic options; streams and users have no options."""
     known = TOPIC_OPTIONS if command.scope is OptionScope.TOPIC else {}
     return tuple(OptionDescription(key, each.kind, each.default, each.about) for key, each in known.items())
 

@@ -1,4 +1,4 @@
-"""The table of all commands, assembled from the modules of handlers, and its dispatcher."""
+"""The table of all commands, assembled from the handler modules, and its dispatcher."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MODULES: Final = (
     *(sessions, streams, system, tokens, topics, users),
 )
 ROWS: Final[dict[type[Command[Any]], CommandRow]] = {command: row for module in _MODULES for command, row in module.ROWS.items()}
-"""The table: every command with its handler and cost; the rows are in the file of their noun."""
+"""Every command with its handler and cost; each row is defined in the module of its handler."""
 
 
 def codes_where(is_chosen: Callable[[CommandRow], bool]) -> frozenset[int]:

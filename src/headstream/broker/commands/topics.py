@@ -45,7 +45,7 @@ from headstream.log.administration import update_topic as change_topic
 from headstream.log.catalog.records import NO_LABELS, StreamRecord, TopicLabels
 
 _MOST: Final = (1 << 63) - 1
-"""The longest time (292,000 years) and the largest size that the log can store."""
+"""The longest time (microseconds: 292,000 years) and the largest size (bytes) that the log can store."""
 
 
 def get_topic(server: Dispatcher, session: Session, command: GetTopic) -> TopicDetails | None:
@@ -56,7 +56,7 @@ def get_topic(server: Dispatcher, session: Session, command: GetTopic) -> TopicD
 
 
 def list_topics(server: Dispatcher, session: Session, command: ListTopics) -> tuple[Topic, ...]:
-    """Return the topics of a stream, in the order of their ids."""
+    """Return the topics of a stream, ordered by id."""
     stream = server.lookup.stream(command.stream)
     server.rights(session).list_topics(stream.id)
     return tuple(describe_topic(server.counts, topic) for topic in stream.topics.values())
@@ -195,7 +195,7 @@ def list_open_topics(server: Dispatcher, session: Session, command: ListOpenTopi
 
 
 def change_topic_options(server: Dispatcher, session: Session, command: ChangeTopicOptions) -> OpenTopic:
-    """Change options of a topic by name."""
+    """Change topic options by name."""
     target = server.lookup.topic(command.stream, command.topic)
     server.rights(session).manage_topic(target.stream.id, target.topic.id)
     unknown = sorted(set(command.changes) - _OPTIONS)

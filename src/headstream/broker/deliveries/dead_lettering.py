@@ -53,7 +53,7 @@ class DeadLettering:
 
         Raises:
             InvalidOptionError: there is no dead-letter topic, or the topic would drop copies.
-            LimitError: the copy exceeds the limits of the dead-letter topic.
+            LimitError: the copy exceeds the dead-letter topic's limits.
         """
         offset, state = delivery.offset, journal.state
         message = self._copies.find(record.name, partition, offset)

@@ -81,7 +81,7 @@ class DeadLetterCopies:
             delivery: The message's delivery history and the place of the copy.
 
         Raises:
-            LimitError: the copy exceeds the limits of the dead-letter topic.
+            LimitError: the copy exceeds the dead-letter topic's limits.
         """
         assert delivery.copied_to is not None
         target, number, _ = delivery.copied_to

@@ -1,4 +1,4 @@
-"""Deliveries: records unfinished messages that owners of partitions report; for workers that share partitions, see leases.py.
+"""Deliveries: records unfinished messages that partition owners report; for workers that share partitions, see leases.py.
 
 FAILED     the journal records the failure, and the committed offset stays before the message
 POISONED   the message is moved to the dead-letter topic (dead_lettering.py); then the group's offset moves past the message
@@ -73,7 +73,7 @@ class Deliveries:
         Raises:
             RebalancedError: the member lost the partition; nothing is recorded.
             OffsetOutOfRangeError: the partition was purged or recreated meanwhile; nothing is recorded.
-            LimitError: too many messages are unfinished, or a copy exceeds the limits of the dead-letter topic.
+            LimitError: too many messages are unfinished, or a copy exceeds the dead-letter topic's limits.
             InvalidOptionError: a message is poisoned and there is no dead-letter topic.
             LogLockedError: another process is the log's writer, so that a copy cannot be appended.
         """
@@ -85,7 +85,7 @@ class Deliveries:
             record, group, request.member, partition, request.generation, is_resting=request.is_resting
         ) as now:
             committed = self._backing.log.offsets(record).committed_at(owner, partition)
-            if committed is None:  # the group's file of offsets counts against the user's limit before another file is created
+            if committed is None:  # the group's offset file counts against the user's limit before another file is created
                 committed = min([request.begun_until, *(step.from_offset for step in steps)]), 0
                 self._offsets.commit_in(record, owner, partition, committed[0], user_id)
             journal = self._journals.find(record, owner, partition).journal
@@ -108,7 +108,7 @@ class Deliveries:
 
 
 class _Found:
-    """The changes of delivery steps; `state` is the state before the steps are applied."""
+    """The changes made by delivery steps; `state` is the state before the steps are applied."""
 
     def __init__(self, state: DeliveryState, steps: Iterable[DeliveryChange]) -> None:
         self._state = state

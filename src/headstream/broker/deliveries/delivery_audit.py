@@ -48,7 +48,7 @@ class DeliveryAudit:
 
     Args:
         topic: The audit topic, created if missing; HeadstreamError if it cannot be created.
-        name_of_user: Returns the name of a user by id; empty if unknown.
+        name_of_user: Returns a user's name by id; empty if unknown.
     """
 
     def __init__(self, broker: Broker, topic: TopicName, name_of_user: Callable[[int], str]) -> None:
@@ -110,7 +110,7 @@ class DeliveryAudit:
             now_s = self._broker.monotonic()
             if now_s - self._logged_s >= _LOG_EVERY_S:
                 self._logged_s = now_s
-                _log.warning("audit rows of deliveries were lost (%d so far): %s", self.lost_count, error)
+                _log.warning("delivery audit rows were lost (%d so far): %s", self.lost_count, error)
 
     def _message(self, row: _Row) -> Message:
         place, found = row.place, row.transition

@@ -44,7 +44,7 @@ from headstream.log.partition.lease_table import LeaseOutcome, LeaseTable
 from headstream.log.partition.offset_file_counts import NO_USER
 
 _WAITING_US: Final = 50_000
-"""How often a worker requests messages that wait for earlier messages of their key."""
+"""Interval at which a worker requests messages that wait for earlier messages with their key, microseconds."""
 
 
 class Leases:
@@ -237,7 +237,7 @@ class Leases:
             OffsetOutOfRangeError: the partition was purged or recreated meanwhile; nothing is recorded.
             GroupInUseError: another process has started to read for the group; nothing is recorded.
             InvalidOptionError: a message is poisoned and there is no dead-letter topic.
-            LimitError: a copy exceeds the limits of the dead-letter topic.
+            LimitError: a copy exceeds the dead-letter topic's limits.
             LogLockedError: another process is the log's writer, so that a copy cannot be appended.
         """
         record = self._backing.partition(topic, partition)
@@ -275,7 +275,7 @@ class Leases:
         for partition in range(1, record.partitions + 1):
             if self._table_of(record, owner, partition) is not None:
                 place = self._open(record, owner, partition, user_id, request.dead_letter, None, request.pause_rule)
-                self._end_leases(place, now_us, steady_us)  # the message on trial can be one of them
+                self._end_leases(place, now_us, steady_us)  # one of the leases can be for the trial message
                 leases = place.table.state.leases.values()
                 is_out = is_out or any(len(each.offsets) and each.begun_us >= since_us for each in leases)
         return state.left_us(now_us) or (_WAITING_US if is_out else None)
@@ -294,7 +294,7 @@ class Leases:
     ) -> LockedPartition:
         store = self._backing.log.offsets(record)
         committed = store.committed_at(owner, partition)
-        if committed is None:  # the group's file of offsets counts against the user's limit before another file is created
+        if committed is None:  # the group's offset file counts against the user's limit before another file is created
             self._offsets.commit_in(record, owner, partition, begin or 0, user_id)
             committed = begin or 0, 0
         found = self._journals.find(record, owner, partition)
@@ -308,7 +308,7 @@ class Leases:
         self._transitions.record(where, outcome.transitions)
 
     def _pass_removed(self, place: LockedPartition) -> None:
-        """Mark messages as done that retention has removed, if a reader has noticed the removal."""
+        """Mark messages that retention has removed as done, if a reader has noticed the removal."""
         with self._backing.log.reading(place.record, place.partition) as follower:
             first = follower.first_offset
         if first > place.committed:

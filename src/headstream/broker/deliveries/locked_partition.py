@@ -22,7 +22,7 @@ _KEYS_PAGE: Final = 1000
 """Number of messages in one read of keys."""
 
 _MAX_WAITING: Final = 10_000
-"""Maximum number of messages that wait for earlier messages of their key; above it, no more keys are read."""
+"""Maximum number of messages that wait for earlier messages with their key; above it, no more keys are read."""
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ class GroupPlace(NamedTuple):
 
 
 Audit: TypeAlias = Callable[[GroupPlace, Transition], None]
-"""Takes a transition; it neither blocks nor raises."""
+"""Takes a transition; must neither block nor raise."""
 
 
 class Transitions:

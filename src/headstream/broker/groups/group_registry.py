@@ -27,7 +27,7 @@ class LiveGroup:
     def __init__(self, path: str | None) -> None:
         self.lock = threading.Lock()
         self.membership = GroupMembers()
-        self.is_held = False  # whether connections of existing clients read for it
+        self.is_held = False  # whether connections of Iggy clients read for the group
         self.topic_number = 0  # the topic of `pause` and `reached`
         self.is_shared = False  # whether its members lease messages
         self.pause: PauseState | None = None  # the group's pause as known to this process, while it has members

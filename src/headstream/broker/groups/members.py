@@ -80,5 +80,5 @@ class Members:
             left = [number for number, known in self._known.items() if has_left(known)]
             members = [self._known.pop(number) for number in left]
         for known in members:
-            with suppress(HeadstreamError):  # the log is closing, or its topic was deleted
+            with suppress(HeadstreamError):  # the log is closing, or the member's topic was deleted
                 self._groups.leave(known.topic, known.member)

@@ -29,7 +29,7 @@ from headstream.errors import RebalancedError
 #     assign([7, 9], [1, 2, 3], {})                   {1: 7, 2: 9, 3: 7}     balanced, round-robin
 #     assign([7, 9, 8], [1, 2, 3], {1: 7, 2: 9, 3: 7})  {1: 7, 2: 9, 3: 8}     owners keep partitions if balance allows
 #
-# The counts of any two members differ by at most one; among balanced assignments this one moves the fewest partitions.
+# The partition counts of any two members differ by at most one; no balanced assignment moves fewer partitions.
 
 
 def assign(members: Sequence[int], partitions: Sequence[int], owners: Mapping[int, int]) -> dict[int, int]:

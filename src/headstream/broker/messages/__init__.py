@@ -1,1 +1,1 @@
-"""Messages: appends, pages of polls, waits, and committed offsets of consumers."""
+"""Messages: appends, poll pages, waits, and committed consumer offsets."""

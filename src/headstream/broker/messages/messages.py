@@ -49,11 +49,11 @@ from headstream.log.upkeep.marked_removal import MarkedRemoval
 # GroupStates: the states of messages in a group: the stricter of a message's own state and its delivery state.
 #
 #     leased, delayed, deferred    at least unavailable
-#     given up                     at least poisoned, as long as its history is kept: the newest 100 of a partition
-#     pending, done                the message's own
+#     failed permanently           at least poisoned, as long as its history is kept: the newest 100 of a partition
+#     pending, done                the message's own state
 #
-# Only polls that request states receive it. A poll of available messages receives all messages that are available to all: its
-# offset is committed as a whole, so that a message that was left out would never be delivered again.
+# Only polls that request states receive group states. A poll of available messages ignores delivery states: its
+# offset is committed as a whole, so an omitted message would never be delivered again.
 
 _STATE_AT: Final = 8
 _AVAILABLE_BYTE: Final = MessageState.AVAILABLE.value
@@ -207,7 +207,7 @@ class Messages:
                 states other than `available` receives the messages' states in the group; see GroupStates.
 
         Raises:
-            ConsumersLimitError: the poll commits for a new consumer and the user has reached the limit of consumers.
+            ConsumersLimitError: the poll commits for a new consumer and the user has reached the consumer limit.
             InvalidInputError: an argument is out of range or the consumer is missing.
             CorruptSendError: the next messages are damaged; a poll from the error's until_offset skips them.
         """
@@ -384,7 +384,7 @@ class Messages:
         member: Member | None = None,
         generation: int = 0,
     ) -> Wait:
-        """Start a wait that blocks no thread; for arguments see wait(), for `on_notify` see Wait."""
+        """Start a wait that blocks no thread; for the arguments, see wait(); for `on_notify`, see Wait."""
         directories, is_there = self._look_for(topic, positions, member, generation)
         return Wait(self._backing.log.waiting, directories, lambda: is_there(directories), on_notify)
 

@@ -35,14 +35,14 @@ class BrokerOffsets:
         generations: Mapping[int, int] = MappingProxyType({}),
         user_id: int = NO_USER,
     ) -> None:
-        """Commit the offsets of a consumer of any process.
+        """Commit a consumer's offsets; the consumer can be in any process.
 
         Args:
             offsets: Partition -> offset of the next message.
             generations: Partition -> the partition's generation when its messages were polled, if known.
 
         Raises:
-            ConsumersLimitError: the consumer is new and the user has reached the limit of consumers.
+            ConsumersLimitError: the consumer is new and the user has reached the consumer limit.
             OffsetOutOfRangeError: a partition was purged or recreated meanwhile; nothing is committed in this partition.
         """
         now_us, log = self._backing.clock_us(), self._backing.log
@@ -57,7 +57,7 @@ class BrokerOffsets:
                     check_exists(log.snapshot(), record, number)
             except (StorageError, PartitionNotFoundError):  # deleted, purged or recreated by another thread or process
                 if store.committed_at(consumer, number) == (offset, now_us):
-                    store.forget(consumer, number)  # a recreated partition has its directory of offsets in common
+                    store.forget(consumer, number)  # a recreated partition uses the same offset directory
                 self._check(self._backing.partition(topic, number), number, offset, generation)
                 raise
 
@@ -67,7 +67,7 @@ class BrokerOffsets:
         self.commit(record.name, consumer, {partition: offset}, generations=generations, user_id=user_id)
 
     def forget(self, record: TopicRecord, consumer: OffsetOwner, partition: int) -> None:
-        """Delete a consumer's offset of a partition; TopicNotFoundError, OffsetOutOfRangeError if deleted or purged meanwhile."""
+        """Delete a consumer's offset in a partition; TopicNotFoundError, OffsetOutOfRangeError if deleted or purged meanwhile."""
         with self._backing.naming_deletions(record):
             self._backing.log.offsets(record).forget(consumer, partition)
 

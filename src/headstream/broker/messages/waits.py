@@ -32,7 +32,7 @@ class Wait:
         self._is_notified = False  # before the check: an append during it notifies again
         try:
             return self._condition()
-        except HeadstreamError:  # its topic or partition was deleted, for example
+        except HeadstreamError:  # for example, the topic or partition was deleted
             return True
 
     def notify(self, directory: str) -> None:

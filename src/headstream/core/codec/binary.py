@@ -160,8 +160,8 @@ def _check_reserved(message: Message, block: bytes) -> None:
 
 def _pull_body(reader: Reader, headers_size: int) -> tuple[bytes | None, Headers, bytes | None]:
     at = reader.at
-    block = reader.pull_bytes(headers_size, "the headers of a message") if headers_size else b""
-    payload = reader.pull_bytes(reader.pull_u32("the payload's length"), "the payload of a message")
+    block = reader.pull_bytes(headers_size, "a message's headers") if headers_size else b""
+    payload = reader.pull_bytes(reader.pull_u32("the payload's length"), "a message's payload")
     return _take_reserved(block, at, payload) if block else (None, NO_HEADERS, payload)
 
 

@@ -1,15 +1,15 @@
 /* CRC-32 (zlib's) and CRC-32C (Castagnoli) for the compiled kernels.
  *
- * Both are reflected CRCs of 32 bits, so the same code computes both; they differ only in `struct hs_polynomial`.
+ * Both are reflected 32-bit CRCs, which the same code computes; the CRCs differ only in `struct hs_polynomial`.
  * A checksum is computed by folding: the input is a polynomial over GF(2), and a piece of it that
  * lies d bits ahead can be replaced by its product with x^d mod P, which PCLMULQDQ computes.
  *
- *     level 0   any CPU            eight tables, eight bytes a step
- *     level 1   x86-64 PCLMULQDQ   4 x 128 bits a step
- *     level 2   x86-64 VPCLMULQDQ  4 x 512 bits a step, for inputs of 256 bytes and more
+ *     level 0   any CPU            eight tables, eight bytes per step
+ *     level 1   x86-64 PCLMULQDQ   4 x 128 bits per step
+ *     level 2   x86-64 VPCLMULQDQ  4 x 512 bits per step, for inputs of at least 256 bytes
  *
  * The constants are x^n mod P, bit-reflected and shifted left by one: `fold[i]` holds n = d + 32 and
- * n = d - 32 for a distance of d bits. tests/unit/codec/test_checksums_header.py recomputes them.
+ * n = d - 32 for a distance of d bits. tests/unit/core/codec/test_checksums_header.py recomputes them.
  */
 #ifndef HEADSTREAM_CHECKSUMS_H
 #define HEADSTREAM_CHECKSUMS_H
@@ -131,7 +131,7 @@ HS_INLINE_SSE uint32_t hs_finish(const struct hs_polynomial *polynomial, __m128i
         0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,   14,   15,
         0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80};
     if (size > 0) {
-        /* The first `size` of the 16 bytes are folded ahead; the others and the rest of the input are 16 bytes again. */
+        /* The first `size` of the 16 bytes are folded ahead; the remaining bytes and the rest of the input are again 16 bytes. */
         __m128i ahead = _mm_shuffle_epi8(x, _mm_loadu_si128((const __m128i *)(shifts + size)));
         __m128i keep = _mm_shuffle_epi8(x, _mm_loadu_si128((const __m128i *)(shifts + 16 + size)));
         __m128i mask = _mm_cmpgt_epi8(_mm_loadu_si128((const __m128i *)(shifts + 16 + size)), _mm_set1_epi8(-1));
@@ -199,7 +199,7 @@ static inline __attribute__((always_inline, target("vpclmulqdq,pclmul,avx512f,av
         __m512i y = _mm512_loadu_si512(p), y1 = _mm512_loadu_si512(p + 64);
         __m512i y2 = _mm512_loadu_si512(p + 128), y3 = _mm512_loadu_si512(p + 192);
         if (target) {
-            /* The lines written next are fetched now; a prefetch beyond the end does nothing. */
+            /* Prefetch the cache lines that are written next; a prefetch beyond the end has no effect. */
             for (int line = 512; line < 768; line += 64) __builtin_prefetch(target + line, 1);
             target = hs_store_256(target, y, y1, y2, y3);
         }
@@ -247,12 +247,12 @@ static inline uint32_t hs_crc(const struct hs_polynomial *polynomial, const unsi
     return ~hs_crc_tables(polynomial, p, size, ~value);
 }
 
-/* The CRC-32 of `size` bytes after bytes whose CRC-32 is `value`; 0 at the beginning. */
+/* The CRC-32 of `size` bytes, continued from the CRC-32 `value` of the preceding bytes (0 if there are none). */
 static inline unsigned int hs_crc32(const unsigned char *p, long long at, long long size, unsigned int value) {
     return hs_crc(&hs_ieee, p + at, (size_t)size, value);
 }
 
-/* The same for CRC-32C. */
+/* The CRC-32C, like hs_crc32(). */
 static inline unsigned int hs_crc32c(const unsigned char *p, long long at, long long size, unsigned int value) {
     return hs_crc(&hs_castagnoli, p + at, (size_t)size, value);
 }

@@ -1,4 +1,4 @@
-# The C side of the checksums; the Python side is uncompiled_checksums.py.
+# C declarations for checksums.h and xxh3.h; the Python equivalent is uncompiled_checksums.py.
 
 cdef extern from "checksums.h" nogil:
     unsigned int crc32_from "hs_crc32" (const unsigned char *p, long long at, long long size, unsigned int value)

@@ -8,4 +8,4 @@ from __future__ import annotations
 from typing import Final
 
 DIALECT_MODULES: Final[list[str]] = []
-"""Full names of modules; codec/conversion imports them on its first import."""
+"""Full module names; codec/conversion imports these modules when it is first imported."""

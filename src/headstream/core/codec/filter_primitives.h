@@ -1,6 +1,6 @@
-/* Comparison of numbers of different types for the compiled kernel of filters.
+/* Comparisons of numbers of different types, for the compiled filter kernel.
  *
- * Each function has a twin of the same name in uncompiled_filter_primitives.py.
+ * Each function has an equivalent of the same name in uncompiled_filter_primitives.py.
  */
 #ifndef HEADSTREAM_FILTER_PRIMITIVES_H
 #define HEADSTREAM_FILTER_PRIMITIVES_H
@@ -14,12 +14,12 @@ static inline double hs_load_double(const unsigned char *p, long long at) {
     return value;
 }
 
-/* -1, 0 or 1 if the first float is less than, equal to or greater than the second; 2 if one is a NaN. */
+/* -1, 0 or 1 if the first float is less than, equal to or greater than the second; 2 if either is a NaN. */
 static inline int hs_compare_floats(double a, double b) {
     return a < b ? -1 : a > b ? 1 : a == b ? 0 : 2;
 }
 
-/* The same for a whole number, its sign and 128 bits of magnitude, and a float: exactly, without rounding the whole number. */
+/* Compare an integer, given as sign and 128 bits of magnitude, with a float, without rounding; as hs_compare_floats(). */
 static inline int hs_compare_whole_to_float(int negative, unsigned long long low, unsigned long long high, double b) {
     if (b != b) return 2;
     if (low == 0 && high == 0) return b > 0 ? -1 : b < 0 ? 1 : 0;
@@ -29,7 +29,7 @@ static inline int hs_compare_whole_to_float(int negative, unsigned long long low
     if (b >= 340282366920938463463374607431768211456.0) {
         order = -1;
     } else {
-        /* The two halves of the float's whole part: a division by a power of two and a difference of such are exact. */
+        /* The two halves of the float's whole part: division by a power of two and the difference are exact. */
         unsigned long long b_high = (unsigned long long)(b / 18446744073709551616.0);
         double rest = b - (double)b_high * 18446744073709551616.0;
         unsigned long long b_low = (unsigned long long)rest;

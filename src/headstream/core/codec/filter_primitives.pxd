@@ -1,4 +1,4 @@
-# The C side of comparisons of numbers; the Python side is uncompiled_filter_primitives.py.
+# C declarations for filter_primitives.h; the Python equivalent is uncompiled_filter_primitives.py.
 
 cdef extern from "filter_primitives.h" nogil:
     double load_double "hs_load_double" (const unsigned char *p, long long at)

@@ -74,7 +74,7 @@ def encode_headers(headers: Headers, *, keep_last: bool = False) -> dict[str, An
 
 
 def decode_headers(document: object, where: str = "headers") -> Headers:
-    """Decode headers from a JSON object, null or {}. `where` is the path of the headers in the document, for errors."""
+    """Decode headers from a JSON object, null or {}. `where` is the path of the headers in the document, for error messages."""
     if document is None:
         return Headers()
     if not isinstance(document, dict):

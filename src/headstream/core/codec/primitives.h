@@ -1,7 +1,7 @@
 /* Loads, stores and copies of little-endian bytes for the compiled kernels.
  *
- * Each function has a twin of the same name in uncompiled_primitives.py, for interpreted kernels.
- * Nothing here checks bounds: the kernels do, before they access a byte.
+ * Each function has an equivalent of the same name in uncompiled_primitives.py, for interpreted kernels.
+ * The functions do not check bounds: the kernels check them before they access a byte.
  */
 #ifndef HEADSTREAM_PRIMITIVES_H
 #define HEADSTREAM_PRIMITIVES_H
@@ -32,7 +32,7 @@ static inline unsigned int hs_load32(const unsigned char *p, long long at) {
     return HS_LITTLE32(value);
 }
 
-/* Whether value i of a column is null, by its validity bitmap (Arrow's); without nulls the bitmap can be empty. */
+/* Whether value i of a column is null according to Arrow's validity bitmap, which can be empty if no value is null. */
 static inline int hs_is_null(const unsigned char *validity, int some_null, long long i) {
     return some_null && !(validity[i >> 3] >> (i & 7) & 1);
 }
@@ -123,7 +123,7 @@ static inline int hs_equal(const unsigned char *a, long long at, const unsigned 
     return memcmp(a + at, b + from, (size_t)size) == 0;
 }
 
-/* Below 0, 0 or above 0 if the first text sorts before, equals or sorts after the second, byte by byte. */
+/* A negative number, 0 or a positive number if the first text sorts before, equals or sorts after the second, bytewise. */
 static inline int hs_compare(const unsigned char *a, long long at, long long a_size, const unsigned char *b, long long from,
                              long long b_size) {
     int order = memcmp(a + at, b + from, (size_t)(a_size < b_size ? a_size : b_size));
@@ -144,7 +144,7 @@ static inline int hs_is_ascii(const unsigned char *s, long long size) {
     return seen < 0x80;
 }
 
-/* The number of valid UTF-8 bytes (as Python's strict decoder defines them): `size` if all are. */
+/* The number of valid UTF-8 bytes (as Python's strict decoder defines them): `size` if all bytes are valid. */
 static long long hs_utf8_walk(const unsigned char *s, long long size) {
     long long i = 0;
     while (i < size) {
@@ -168,13 +168,13 @@ static inline long long hs_utf8_size(const unsigned char *p, long long at, long 
     return hs_is_ascii(p + at, size) ? size : hs_utf8_walk(p + at, size);
 }
 
-/* The width in bytes of a kind's values: -1 any, -2 for an unknown kind. */
+/* The width of a kind's values in bytes; -1 for variable width, -2 for an unknown kind. */
 static inline int hs_kind_width(int kind) {
     static const signed char widths[16] = {-2, -1, -1, 1, 1, 2, 4, 8, 16, 1, 2, 4, 8, 16, 4, 8};
     return kind < 16 ? widths[kind] : kind == 64 ? 0 : kind == 65 ? 2 : -2;
 }
 
-/* Note a fault with its position, the needed and the present bytes; return it as a negative number. */
+/* Record a fault with its position and the numbers of needed and available bytes; return it as a negative number. */
 static inline long long hs_note_fault(unsigned char *notes, int code, long long at, long long need, long long have) {
     hs_store64_signed(notes, 0, at);
     hs_store64_signed(notes, 8, need);
@@ -202,7 +202,7 @@ static inline unsigned long long hs_mix64(unsigned long long state) {
     return z ^ (z >> 31);
 }
 
-/* The first half of a UUID of version 7 without its random bits: 48 bits of milliseconds, the highest byte first, and the 7. */
+/* The first half of a version 7 UUID without random bits: 48 bits of milliseconds, highest byte first, and the version. */
 static inline unsigned long long hs_uuid_time(unsigned long long time_ms) {
     unsigned long long value = 0x70;
     for (int i = 0; i < 6; i++) value = value << 8 | (time_ms >> 8 * i & 0xFF);
@@ -248,12 +248,12 @@ static inline long long hs_store_decimal(unsigned char *target, long long at, co
     return 40 - begin;
 }
 
-/* Whether the key at `a` sorts before (below 0), equals or sorts after the key at `b`; each follows its length. */
+/* A negative number, 0 or a positive number if the key at `a` sorts before, equals or sorts after the key at `b`. */
 static inline int hs_compare_keys(const unsigned char *p, long long a, long long b) {
     return hs_compare(p, a, hs_load32(p, a - 4), p, b, hs_load32(p, b - 4));
 }
 
-/* Sort positions of keys by key, bytewise and stable. `entries` has space for twice as many. */
+/* Sort positions of keys by key, bytewise and stable. `entries` has space for twice the number of positions. */
 static inline void hs_sort_keys(const unsigned char *p, unsigned char *entries, long long count) {
     unsigned char *from = entries, *to = entries + 8 * count;
     if (count <= 16) {
@@ -264,7 +264,7 @@ static inline void hs_sort_keys(const unsigned char *p, unsigned char *entries, 
         }
         return;
     }
-    for (long long width = 1; width < count; width *= 2) { /* merge runs of `width` to runs of twice that */
+    for (long long width = 1; width < count; width *= 2) { /* merge runs of `width` to runs of twice this length */
         for (long long low = 0; low < count; low += 2 * width) {
             long long middle = low + width < count ? low + width : count, high = middle + width < count ? middle + width : count;
             long long i = low, j = middle;
@@ -280,7 +280,7 @@ static inline void hs_sort_keys(const unsigned char *p, unsigned char *entries, 
     if (from != entries) memcpy(entries, from, (size_t)count * 8);
 }
 
-/* A bytearray with undefined content, which the kernel overwrites. NULL if memory is short. */
+/* A bytearray with undefined content, which the kernel overwrites. NULL if there is not enough memory. */
 static inline PyObject *hs_new_bytes(long long size) {
     return PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)size);
 }
@@ -305,7 +305,7 @@ static inline const unsigned char *hs_readable(PyObject *view) {
     return (const unsigned char *)buffer->buf;
 }
 
-/* The same for a writable memoryview. */
+/* A writable pointer to the bytes of a writable memoryview, with the same conditions. */
 static inline unsigned char *hs_changeable(PyObject *view) {
     if (PyMemoryView_GET_BUFFER(view)->readonly) {
         PyErr_SetString(PyExc_BufferError, "the buffer is read-only");

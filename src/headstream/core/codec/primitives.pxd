@@ -1,4 +1,4 @@
-# The C side of the primitives; the Python side is uncompiled_primitives.py.
+# C declarations for primitives.h; the Python equivalent is uncompiled_primitives.py.
 
 cdef extern from "primitives.h" nogil:
     bint is_null "hs_is_null" (const unsigned char *validity, bint some_null, long long i)

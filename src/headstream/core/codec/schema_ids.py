@@ -1,4 +1,4 @@
-"""Reads the id of a schema in a schema registry, which is stored before a payload or key, or in a header.
+"""Reads a schema id of a schema registry, which is stored before a payload or key, or in a header.
 
     00 | number int32, big-endian        a number
     01 | 16 bytes                        a GUID
@@ -22,7 +22,7 @@ _GUID_BYTES: Final = 17
 
 
 class SchemaId(NamedTuple):
-    """The id of a schema: a number, or a GUID.
+    """A schema id: a number or a GUID.
 
     Args:
         begin: Position in the payload or key at which the value begins; 0 for an id in a header.

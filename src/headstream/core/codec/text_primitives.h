@@ -1,13 +1,13 @@
 /* Numbers as decimal text for the compiled kernels.
  *
- * Each function has a twin of the same name in uncompiled_text_primitives.py. The kernels validate texts first.
+ * Each function has an equivalent of the same name in uncompiled_text_primitives.py. The kernels validate texts first.
  */
 #ifndef HEADSTREAM_TEXT_PRIMITIVES_H
 #define HEADSTREAM_TEXT_PRIMITIVES_H
 
 #include "primitives.h"
 
-/* The double nearest to a decimal text of at most 63 characters; infinite if it is out of range. Uses Python's parser, since
+/* The double nearest to a decimal text of at most 63 characters; infinity if out of range. Uses Python's parser, since
  * the C library's depends on the locale. */
 static inline double hs_parse_float(const unsigned char *p, long long at, long long size) {
     char text[64];
@@ -19,8 +19,8 @@ static inline double hs_parse_float(const unsigned char *p, long long at, long l
     return value;
 }
 
-/* Write the shortest decimal text, of at most 24 characters, that decodes to a double; return its length, or -1 if memory is
- * short. */
+/* Write the shortest decimal text, of at most 24 characters, that decodes to a double; return its length, or -1 if there
+ * is not enough memory. */
 static inline long long hs_write_float(unsigned char *target, long long to, double value) {
     PyGILState_STATE state = PyGILState_Ensure();
     char *text = PyOS_double_to_string(value, 'r', 0, Py_DTSF_ADD_DOT_0, NULL);
@@ -43,13 +43,13 @@ static inline double hs_load_float64(const unsigned char *p, long long at) {
     return value;
 }
 
-/* Whether a double is finite and out of the range of single precision. */
+/* Whether a double is finite but outside the single-precision range. */
 static inline int hs_is_beyond_float32(double value) {
     float narrow = (float)value;
     return narrow - narrow != 0.0f && value - value == 0.0;
 }
 
-/* Write a whole number, an optional minus and 1 to 39 digits, in `width` little-endian bytes; return whether it fits. */
+/* Parse an optional minus sign and 1 to 39 digits, and write the integer in `width` bytes; return whether it fits. */
 static inline int hs_parse_whole(unsigned char *target, long long to, const unsigned char *p, long long at, long long size,
                                  long long width, int is_signed) {
     int negative = p[at] == '-', bits = (int)(8 * width) - is_signed;
@@ -90,7 +90,7 @@ static inline int hs_parse_whole(unsigned char *target, long long to, const unsi
     return 1;
 }
 
-/* Write a whole number of `width` little-endian bytes as text of at most 40 characters; return its length. */
+/* Write an integer of `width` little-endian bytes as text of at most 40 characters; return its length. */
 static inline long long hs_write_whole(unsigned char *target, long long to, const unsigned char *p, long long at, long long width,
                                        int is_signed) {
     unsigned char number[16], text[20];

@@ -1,4 +1,4 @@
-# The C side of numbers as text; the Python side is uncompiled_text_primitives.py.
+# C declarations for text_primitives.h; the Python equivalent is uncompiled_text_primitives.py.
 
 cdef extern from "text_primitives.h" nogil:
     double parse_float "hs_parse_float" (const unsigned char *p, long long at, long long size)

@@ -28,7 +28,7 @@ def load_float64(p: memoryview, at: int) -> float:
 
 
 def is_beyond_float32(value: float) -> bool:
-    """Return whether a double is finite but out of the range of single precision."""
+    """Return whether a double is finite but outside the single-precision range."""
     try:
         struct.pack("<f", value)
     except OverflowError:

@@ -1,6 +1,6 @@
-/* XXH3 of 64 bits, seed 0: the checksum of messages and batches in Iggy's protocol since server 0.9.
+/* The 64-bit XXH3 with seed 0: the checksum of messages and batches in Iggy's protocol since server 0.9.
  *
- * The interpreted twin is xxh3_from() of uncompiled_checksums.py, which calls the package xxhash.
+ * The interpreted equivalent is xxh3_from() in uncompiled_checksums.py, which calls the package xxhash.
  */
 #ifndef HEADSTREAM_XXH3_H
 #define HEADSTREAM_XXH3_H
@@ -142,7 +142,7 @@ HS_AVX2 static inline __m256i hs_xxh3_scramble(__m256i sum, const unsigned char 
     return _mm256_add_epi64(_mm256_mul_epu32(sum, prime), _mm256_slli_epi64(high, 32));
 }
 
-/* As hs_xxh3_add(), 2.5 times as fast. */
+/* Like hs_xxh3_add(), but 2.5 times as fast. */
 HS_AVX2 static void hs_xxh3_add_wide(uint64_t *sums, const unsigned char *p, long long size) {
     __m256i low = _mm256_loadu_si256((__m256i *)sums), high = _mm256_loadu_si256((__m256i *)sums + 1);
     const unsigned char *last = p + size - HS_STRIPE, *s = hs_xxh3_secret;

@@ -12,7 +12,7 @@ LiteralValue: TypeAlias = None | bool | int | float | bytes
 
 
 class ValueType(enum.Enum):
-    """The types of values; only values of the same type can be compared. The values are the names of the types in errors."""
+    """The types of values; only values of the same type can be compared. The enum values name the types in error messages."""
 
     NUMBER = "a number"
     BOOLEAN = "a boolean"

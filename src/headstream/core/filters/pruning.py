@@ -2,7 +2,7 @@
 
 The possible truth values of an expression are a set of bits: 1 << FALSE, 1 << TRUE, 1 << UNKNOWN, 1 << FAILED. The set can be
 larger than necessary, but never too small: parts of AND and OR are assumed to be independent. Messages for which neither TRUE nor
-FAILED is possible need not be read. (Messages with FAILED are counted and can be delivered.)
+FAILED is possible need not be read. Messages with FAILED are counted and can be delivered.
 """
 
 from __future__ import annotations

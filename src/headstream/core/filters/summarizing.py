@@ -19,7 +19,7 @@ MAX_TEXT_BYTES: Final = 256
 
 _MIN_BLOOM_BYTES: Final = 128
 _MAX_BLOOM_BYTES: Final = 1 << 20
-"""Maximum size per header: sufficient for 870,000 distinct values with 1 % false positives; more values increase this share."""
+"""Maximum bytes per header: sufficient for 870,000 distinct values with 1 % false positives; more values increase this share."""
 _BITS_OF_A_VALUE: Final = 10
 """Bits per value for 1 % false positives, if _HASHES bits are set per value."""
 _HASHES: Final = 7

@@ -215,7 +215,7 @@ CONSTRUCTORS: Final[Mapping[str, Any]] = {
     "uint8": uint8, "uint16": uint16, "uint32": uint32, "uint64": uint64, "uint128": uint128,
     "float32": float32, "float64": float64, "null": null, "char": char,
 }  # fmt: skip
-"""Kind name -> constructor: the names of kinds in code, CLI, JSON and Spark."""
+"""Kind name -> constructor; code, CLI, JSON and Spark use these names."""
 
 HeaderInput: TypeAlias = PlainValue | bytearray | memoryview | HeaderValue
 

@@ -22,7 +22,7 @@ from headstream.core.model.quantities import parse_duration_us
 from headstream.errors import InvalidOptionError
 
 MAX_FAILING: Final = 10_000
-"""Maximum number of failing messages of a group in one partition; a consumer stops fetching before it is reached."""
+"""Maximum number of failing messages of a group in one partition; a consumer stops fetching before the limit is reached."""
 
 MAX_PENDING_RANGES: Final = 20_000
 """Maximum number of ranges of pending messages of a group in one partition: one range between two failing messages."""
@@ -69,7 +69,7 @@ class DeliveryChange(NamedTuple):
     """A step of one message, or, for DONE and PENDING, of a range. Recording a step twice has no effect.
 
     Args:
-        failures: For FAILED and POISONED: how often the message has failed, including this failure.
+        failures: For FAILED and POISONED: the number of failures, including this failure.
         delay_us: For FAILED: how long the message waits for its next attempt, microseconds.
     """
 
@@ -229,7 +229,7 @@ class Retry:
         """Return the delay after a failure, microseconds. The delay doubles with each failure; its second half is random.
 
         Args:
-            failures: How often the message has failed, from 1.
+            failures: Number of failures so far, from 1.
             jitter: A random number from 0 to 1.
         """
         longest = min(self.delay_us << min(failures - 1, 63), self.max_delay_us)

@@ -53,7 +53,7 @@ class HeaderLayout(Protocol):
         """The layout's name; two layouts of the same name write the same bytes."""
 
     def split(self, block: bytes, at: int) -> list[HeaderSpan]:
-        """Return the position of each header in a block; `at` is the block's byte position in the input, for errors."""
+        """Return the position of each header in a block; `at` is the block's byte position in the input, for error messages."""
 
     def decode_value(self, block: bytes, span: HeaderSpan, at: int) -> HeaderValue:
         """Return the value at a span that split() returned; DecodeError if the bytes are invalid for the kind."""
@@ -124,12 +124,10 @@ class _BinaryLayout:
                 raise DecodeError("a header is cut short", at + begin, 4, end - begin)
             key_end = begin + 4 + _length(block, begin)[0]
             if key_end + 5 > end:
-                raise DecodeError("the key of a header is cut short", at + begin + 4, key_end + 1 - begin, end - begin - 4)
+                raise DecodeError("a header key is cut short", at + begin + 4, key_end + 1 - begin, end - begin - 4)
             value_end = key_end + 5 + _length(block, key_end + 1)[0]
             if value_end > end:
-                raise DecodeError(
-                    "the value of a header is cut short", at + key_end + 5, value_end - key_end - 5, end - key_end - 5
-                )
+                raise DecodeError("a header value is cut short", at + key_end + 5, value_end - key_end - 5, end - key_end - 5)
             name = block[begin + 4 : key_end]
             spans.append((_KEYS.get(name) or _decode_key(name, at + begin), key_end, value_end))
             begin = value_end
@@ -164,11 +162,11 @@ _KEPT_KEYS: Final = 1000
 
 def _decode_key(name: bytes, at: int) -> str:
     if not 1 <= len(name) <= MAX_KEY_BYTES:
-        raise DecodeError(f"the key of a header must have 1 to {MAX_KEY_BYTES} bytes, not {len(name)}", at)
+        raise DecodeError(f"a header key must have 1 to {MAX_KEY_BYTES} bytes, not {len(name)}", at)
     try:
         key = name.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DecodeError("the key of a header is not UTF-8", at + 4 + error.start) from None
+        raise DecodeError("a header key is not UTF-8", at + 4 + error.start) from None
     if len(_KEYS) < _KEPT_KEYS:
         _KEYS[name] = key
     return key

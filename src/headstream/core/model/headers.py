@@ -64,7 +64,7 @@ class Headers:
 
         Args:
             layout: The encoding of the headers; by default the layout of the binary transport.
-            at: Byte position of the block in its input, for errors.
+            at: Byte position of the block in its input, for error messages.
 
         Returns:
             The headers; DecodeError at the first access if the block is invalid, or at the access to a value that is invalid.
@@ -343,7 +343,7 @@ def _make(
 
 
 NO_HEADERS: Final = _make((), None, _NO_SERIALIZERS, read_only=True)
-"""The headers of a message without headers."""
+"""Empty, read-only headers."""
 
 
 def _pairs_of(source: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

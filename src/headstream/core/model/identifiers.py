@@ -8,10 +8,10 @@ from typing import Final
 from headstream.errors import InvalidInputError
 
 MAX_NAME_BYTES: Final = 255
-"""A name's length is encoded in one byte."""
+"""Maximum size of a name, bytes: the length is encoded in one byte."""
 
 _MAX_ID: Final = (1 << 32) - 1
-"""Ids of streams and topics are encoded as unsigned 32-bit numbers."""
+"""Maximum id of a stream or topic: ids are encoded as unsigned 32-bit numbers."""
 _ID_DIGITS: Final = len(str(_MAX_ID))
 
 _NAMED_BY_CLIENTS: Final = frozenset({"consumer", "group"})
@@ -19,7 +19,7 @@ _NAMED_BY_CLIENTS: Final = frozenset({"consumer", "group"})
 
 
 def check_name(name: str, noun: str) -> str:
-    """Return the name of a stream, topic or group if it is valid.
+    """Return the name of a stream, topic or group if valid.
 
     Args:
         name: 1 to 255 bytes of UTF-8.
@@ -74,7 +74,7 @@ class TopicName:
 
 
 def parse_number(text: str) -> int | None:
-    """Parse the id of a stream or topic (1 to 4294967295, no leading zeros); None if the string is not an id."""
+    """Parse a stream or topic id (1 to 4294967295, no leading zeros); None if the string is not an id."""
     if not (text.isascii() and text.isdecimal() and len(text) <= _ID_DIGITS) or text.startswith("0"):
         return None
     return int(text) if int(text) <= _MAX_ID else None
@@ -82,7 +82,7 @@ def parse_number(text: str) -> int | None:
 
 def format_message_id(message_id: int) -> str:
     """Format a message id as a UUID, whose bytes are the id in little-endian order."""
-    import uuid  # this import takes a twentieth of `import headstream`
+    import uuid  # this import takes a twentieth of the time of `import headstream`
 
     return str(uuid.UUID(bytes=message_id.to_bytes(16, "little")))
 

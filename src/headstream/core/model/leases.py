@@ -21,16 +21,16 @@ from headstream.core.model.pauses import PauseRule
 from headstream.errors import InvalidOptionError
 
 DEFAULT_LEASE_US: Final = 30_000_000
-"""The default lease duration of Kafka's share groups; processing a message usually takes less time."""
+"""Default lease duration, microseconds, as in Kafka's share groups; processing a message usually takes less time."""
 
 MIN_LEASE_US: Final = 10_000
-"""Minimum duration of a lease; a shorter lease would end before the messages arrive."""
+"""Minimum duration of a lease, microseconds; a shorter lease would end before the messages arrive."""
 
 MAX_LEASE_US: Final = 12 * 3_600_000_000
-"""Maximum duration of a lease and of an extension: how long a message of a killed worker can wait."""
+"""Maximum duration of a lease or an extension, microseconds: how long a message of a killed worker can wait."""
 
 MAX_LEASE_COUNT: Final = 10_000
-"""Maximum number of messages of one grant."""
+"""Maximum number of messages per grant."""
 
 SKIPPED: Final = "skipped"
 """The reason of a DONE for messages that were not delivered, because they were removed or did not match the filter."""

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from headstream.errors import InvalidOptionError
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""At least two characters: `C:/data` has a drive. One slash is enough: pathlib merges two into one."""
+"""A URL scheme of at least two characters, because `C:` is a drive. One slash is enough: pathlib merges two into one."""
 _CATALOG_NAME: Final = re.compile(r"[^\W\d][\w{}]*(?:\.[\w{}]+){2}|\{\w+\}\.\{\w+\}|[^\W\d]\w*\.\{\w+\}")
 """Matches `main.cdc.changes`, `lake.{schema}.{table}`, and names of two parts of which one is a placeholder."""
 
@@ -30,7 +30,7 @@ def find_path_problem(text: str, *, is_table: bool = False) -> tuple[str, str] |
         )
     if is_table and _CATALOG_NAME.fullmatch(text):
         return (
-            f"{text!r} looks like a table's name in a catalog, which is not supported here",
+            f"{text!r} looks like a catalog table name, which is not supported here",
             f"Use a directory; for a directory of this name, write ./{text} or an absolute path",
         )
     return None

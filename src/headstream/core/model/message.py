@@ -13,7 +13,7 @@ from headstream.errors import InvalidInputError
 MAX_REASON_BYTES: Final = 1000
 MAX_AUTHOR_BYTES: Final = 255
 MAX_STATE_OFFSETS: Final = 10_000
-"""Limits of one change of states: bytes of the reason and of the author's name, and messages, which are synced together."""
+"""Limits per state change: bytes of the reason and of the author's name, and messages, which are synced together."""
 _MAX_ID: Final = (1 << 128) - 1
 
 
@@ -51,7 +51,7 @@ class StateChange:
 
 
 def state_name(state: int) -> str:
-    """Return the name of a state: `available`, ..., or `unknown(n)`."""
+    """Return a state's name: `available`, ..., or `unknown(n)`."""
     return MessageState(state).name.lower() if 0 <= state <= 255 else f"unknown({state})"
 
 

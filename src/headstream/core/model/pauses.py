@@ -1,6 +1,6 @@
 """Pauses: if too many of a group's last attempts fail, the group receives no messages for a time, then one trial message.
 
-running    messages are delivered          paused    no message is delivered until a time
+running    messages are delivered          paused    no message is delivered until the pause ends
 on trial   one message is delivered: if its attempt succeeds, the group runs again; if it fails, the group is paused again
 """
 
@@ -14,7 +14,7 @@ MAX_PAUSE_ATTEMPTS: Final = 10_000
 """Maximum number of attempts that are stored per group, as one bit per attempt in a file."""
 
 MAX_PAUSE_US: Final = 24 * 3_600_000_000
-"""Maximum length of a pause, so that operators do not forget a paused group."""
+"""Maximum length of a pause, microseconds, so that operators do not forget a paused group."""
 
 
 class PauseRule(NamedTuple):

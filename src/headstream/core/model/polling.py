@@ -86,7 +86,7 @@ class PollingStrategy:
 
 
 class ConsumerKind(enum.IntEnum):
-    """Kinds of owners of committed offsets; codes are as in Iggy."""
+    """Kinds of offset owners; codes are as in Iggy."""
 
     CONSUMER = 1
     GROUP = 2

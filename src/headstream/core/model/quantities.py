@@ -29,14 +29,14 @@ _SPELLINGS_NS: Final = {
 _UNITS_NS: Final = {name: unit_ns for names, unit_ns in _SPELLINGS_NS.items() for name in names}
 
 DURATION_UNITS_US: Final = {names[0]: unit_ns // 1000 for names, unit_ns in _SPELLINGS_NS.items() if unit_ns >= 1000}
-"""The short name of each unit of time and its microseconds, ascending."""
+"""The short name of each time unit and its duration in microseconds, ascending."""
 
 SIZE_UNITS: Final = {"B": 1} | {
     f"{prefix}{suffix}": base**power
     for power, prefix in enumerate("KMGTPE", start=1)
     for suffix, base in (("B", 1000), ("iB", 1024))
 }
-"""The name of each unit of size and its bytes, ascending."""
+"""The name of each size unit and its size in bytes, ascending."""
 
 _SIZE_SCALES: Final = {
     "": 1,

@@ -1,6 +1,6 @@
 """Reserved headers: attributes of a message for which a dialect has no field. Names with `hs.` are Headstream's own.
 
-    name             kind      where                       what it is
+    name             kind      where                       meaning
     hs.key           raw       binary, JSON: the first     the message's key
     hs.null          bool      binary, JSON: next or first  true: the payload is null, not empty
     hs.timestamp     int64     anywhere                    a time set by the sender
@@ -18,7 +18,7 @@
     hs.reason_code   string    dead letters of groups      the reason as a DeadLetterReason (core/model/deliveries.py)
     hs.attempts      int32     dead letters of groups      number of attempts to process the message
     hs.redrive       string    redriven messages           the dead letter: `stream/topic/partition/offset`
-    hs.redrives      int32     redriven messages           how often the message was redriven
+    hs.redrives      int32     redriven messages           number of redrives of the message
     hs.first_error   string    dead letters of groups      the first error; hs.reason is the last error
     hs.first_failed  int64     dead letters of groups      the time of the first error
     hs.last_failed   int64     dead letters of groups      the time of the last error

@@ -10,7 +10,7 @@ from headstream.core.model.identifiers import TopicName, check_name
 from headstream.errors import InvalidOptionError, LegalHoldError
 
 MAX_BATCH_BYTES: Final = 64 << 20
-"""Maximum size of a send or a poll, which fits into a frame of the binary transport."""
+"""Maximum size of a send or a poll, bytes, which fits into a frame of the binary transport."""
 
 MAX_PARTITIONS: Final = 1000
 """Maximum number of partitions of a new topic, as in Iggy."""
@@ -140,7 +140,7 @@ class TopicOptions:
 
 
 def check_kafka_headers(name: object) -> None:
-    """Check the name of a convention; InvalidOptionError if it is unknown."""
+    """Check a convention's name; InvalidOptionError if it is unknown."""
     if name is not None and name not in get_args(KafkaHeaders):
         raise InvalidOptionError(f"kafka_headers must be one of {', '.join(get_args(KafkaHeaders))}, not {name!r}")
 

@@ -1,6 +1,6 @@
-"""The table of all commands: code, name, whether a login is needed, and HTTP route.
+"""The command table: code, name, whether a login is needed, and HTTP route.
 
-A parameter in braces is the JSON name of a field of the command. Fields that are not in the path are sent in the query (GET and
+A parameter in braces is the JSON name of a command field. Fields that are not in the path are sent in the query (GET and
 DELETE) or as JSON in the body (POST and PUT).
 
 Codes from 10000 are Headstream's own. These commands are available over TCP to clients that logged in with the context
@@ -17,7 +17,7 @@ from headstream.core.wire.statuses import Status
 Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE"]
 
 EXTENSION_CODES: Final = range(10_000, 20_000)
-"""Headstream's own commands."""
+"""Codes of Headstream's own commands."""
 
 EXTENSION_CONTEXT: Final = "headstream"
 """The login context of a client that supports Headstream's own commands."""

@@ -1,4 +1,4 @@
-"""The names, shapes and defaults of the fields of records."""
+"""The names, shapes and defaults of record fields."""
 
 from __future__ import annotations
 

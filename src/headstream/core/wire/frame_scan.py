@@ -43,7 +43,7 @@ def scan_frames(
     """Return the complete frames between two byte positions.
 
     Args:
-        most: Maximum size of a frame including its header, bytes.
+        most: Maximum frame size including the header, bytes.
     """
     p: cython.p_const_uchar = c.readable(view)
     number: cython.longlong

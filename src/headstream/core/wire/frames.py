@@ -32,14 +32,14 @@ from headstream.core.wire.vsr.frames import scan_requests
 from headstream.errors import DecodeError
 
 MAX_FRAME_BYTES: Final = 65 << 20
-"""The largest valid send has 10,000,000 bytes of payloads and 100,000 of header values, and 24 bytes per message; an atomic
-append has up to 64 MiB of messages, plus names."""
+"""Maximum size of a frame, bytes. The largest valid send has 10,000,000 bytes of payloads and 100,000 of header values, and 24
+bytes per message; an atomic append has up to 64 MiB of messages, plus names."""
 
 _MIN_BUFFER_BYTES: Final = 64 << 10
 _STEP_BYTES: Final = 1 << 20
 """Number of bytes that a frame gets initially; smaller steps would cause copies and new memory pages."""
 _MOST_RESERVED_BYTES: Final = MAX_FRAME_BYTES
-"""Maximum size of the part of a frame for which a buffer is allocated before the bytes arrive."""
+"""Maximum number of a frame's bytes for which a buffer is allocated before the bytes arrive."""
 _SHRINK_FACTOR: Final = 2
 """A buffer that exceeds the needed size by this factor is replaced with a smaller buffer, and not taken from the pool."""
 _POOLED_BYTES: Final = 32 << 20
@@ -90,7 +90,7 @@ class FrameBuffer:
     """The received bytes of one connection, and the frames in these bytes.
 
     Args:
-        most_bytes: Maximum size of a frame including its header, bytes; the first buffer is not larger.
+        most_bytes: Maximum frame size including the header, bytes; the first buffer is not larger.
         finds_vsr: Whether requests can be of protocol 0.11, whose frames begin with 4 zeros (vsr/frames.py).
 
     Attributes:
@@ -146,7 +146,7 @@ class FrameBuffer:
         return self._fault
 
     def set_max_bytes(self, most_bytes: int) -> None:
-        """Set the maximum size of a frame, bytes; received(0) then returns a pending frame that was too long before."""
+        """Set the maximum frame size, bytes; received(0) then returns a pending frame that was too long before."""
         self._most_bytes = most_bytes
         if self._fault is not None and (self._fault.need or 0) <= most_bytes:
             self._fault = None

@@ -136,7 +136,7 @@ class Records(Shape):
 
     def pull(self, reader: Reader, what: str) -> tuple[Record, ...]:
         found: list[Record] = []
-        count = reader.pull_u32(f"the count of {what}") if self.is_counted else -1
+        count = reader.pull_u32(f"the number of {what}") if self.is_counted else -1
         while reader.remaining if count < 0 else len(found) < count:
             at = reader.at
             found.append(self.kind.pull(reader))

@@ -34,7 +34,7 @@ def _patterns() -> list[_Pattern]:
 
 
 _PATTERNS: Final = _patterns()
-"""Sorted by their number of parameters, so that /users/logout is not taken for a user."""
+"""Path patterns, fewest parameters first, so that /users/logout is not interpreted as a user."""
 
 
 def find_route(method: str, path: str) -> FoundRoute | None:

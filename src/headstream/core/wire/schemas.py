@@ -156,7 +156,7 @@ class Schemas:
         return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
     def body(self, kind: type[Command[Any]], fields: list[RecordField]) -> Schema:
-        """Return the schema of a body that contains given fields of a command."""
+        """Return the schema of a body that contains the given command fields."""
         return self._object(fields, {}, kind.__doc__)
 
     def _object(self, fields: Any, more: dict[str, Schema | None], about: str | None) -> Schema:

@@ -39,7 +39,7 @@ def format_size(size: int) -> str:
 
 
 def parse_size(json_value: Any, where: str = "size") -> int:
-    """Parse a size with a unit, or a plain number of bytes; `where` is the path of the JSON value, for errors."""
+    """Parse a size with a unit, or a plain number of bytes; `where` is the path of the JSON value, for error messages."""
     try:
         return parse_size_bytes(json_value)
     except InvalidInputError:
@@ -49,7 +49,7 @@ def parse_size(json_value: Any, where: str = "size") -> int:
 
 
 _CACHED_NAMES: Final = 1024
-"""Number of encoded names of streams and topics that are cached: about 0.1 MB."""
+"""Number of encoded stream and topic names that are cached: about 0.1 MB."""
 
 Identifier: TypeAlias = int | str
 """A stream, topic, group, user or consumer: by number or by name."""
@@ -62,7 +62,7 @@ class Default(NamedTuple):
 
 
 class Json(NamedTuple):
-    """The name of a field in JSON, if it differs from the Python name."""
+    """A field's name in JSON, if it differs from the Python name."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""The table of all statuses: the errors of a server, with numbers and names.
+"""The status table: a server's errors, with numbers and names.
 
 The number is the status of a response and the `id` in the JSON of an error; the name is the `code`. Numbers from 20000 are
 Headstream's own, which a server sends only to clients that logged in with the context "headstream". The missing_* and

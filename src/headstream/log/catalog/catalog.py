@@ -208,7 +208,7 @@ class Catalog:
         """
         with self._lock, translated(self._where):
             known = self.known
-            self.transactions += 1  # before the changes are visible: a reader of the changes also reads another number
+            self.transactions += 1  # before the changes are visible: a reader that sees the changes also sees the new number
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -350,7 +350,7 @@ class Catalog:
         with self._lock, translated(self._where):
             found = [str(row[0]) for row in self._connection.execute("PRAGMA integrity_check")]
             dangling = [
-                f"row {row[1]} of {row[0]} names no {row[2]}" for row in self._connection.execute("PRAGMA foreign_key_check")
+                f"{row[0]} row {row[1]} lacks its {row[2]} row" for row in self._connection.execute("PRAGMA foreign_key_check")
             ]
         return [problem for problem in found if problem != "ok"] + dangling
 

@@ -87,7 +87,7 @@ def claim_writer(catalog: Catalog, writer: str, owner: int, before: int | None, 
 
 
 def forget_commits(catalog: Catalog, prefix: str, before_us: int) -> None:
-    """Delete records from before a time of writers that commit once (names with a prefix), and owners without later commits."""
+    """Delete records older than `before_us` of one-time writers (names with a prefix), and owners without later commits."""
     with catalog.transaction(()):
         catalog.change(
             "DELETE FROM writers WHERE claimed_us < ? "

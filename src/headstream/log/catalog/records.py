@@ -60,7 +60,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """A stream of the catalog, with topics by name in the order of their ids."""
+    """A stream of the catalog, with its topics by name, ordered by id."""
 
     name: str
     id: int
@@ -70,4 +70,4 @@ class StreamRecord:
 
 
 Snapshot = Mapping[str, StreamRecord]
-"""All streams by name, in the order of their ids, at one point in time."""
+"""All streams by name, ordered by id, at one point in time."""

@@ -118,7 +118,7 @@ STEPS: Final = {
     9: f"BEGIN IMMEDIATE; ALTER TABLE users ADD COLUMN {_SCRAM}; PRAGMA user_version = 10; COMMIT;",
     10: "BEGIN IMMEDIATE; ALTER TABLE topics ADD COLUMN kafka_headers TEXT; PRAGMA user_version = 11; COMMIT;",
 }
-"""From each older version to the next."""
+"""SQL scripts that migrate each older version to the next."""
 
 
 def topic_columns(version: int) -> str:

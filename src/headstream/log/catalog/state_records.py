@@ -15,7 +15,7 @@ from headstream.core.model.message import StateChange
 from headstream.log.catalog.catalog import Catalog
 
 _LAST: Final = (1 << 63) - 1
-"""The greatest integer of SQLite."""
+"""SQLite's largest integer."""
 
 
 def find_states(

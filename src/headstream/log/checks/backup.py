@@ -82,7 +82,7 @@ class Backup:
         self._buffer = memoryview(bytearray(_COPY_BYTES))
         marker = read_marker(root, files)
         if marker is None:
-            raise NotALogError("the directory contains no log to copy", where=root, advice="Specify the directory of a log")
+            raise NotALogError("the directory contains no log to copy", where=root, advice="Specify a log directory")
         self._marker = marker
         if files.list_names(target):
             raise InvalidOptionError("the target directory must be empty", where=target, advice="Specify an empty directory")

@@ -56,7 +56,7 @@ def _damaged_summary(directory: str, base: int, files: ReadFiles) -> Iterator[Lo
     path = segment_path(directory, base, SUMMARY_SUFFIX)
     content = read_content(path, files)
     if content is not None and not is_whole_summary(content):
-        what = "the summary of a segment's headers is damaged, so filters read the whole segment"
+        what = "the segment's header summary is damaged, so filters read the whole segment"
         yield LogFinding(FindingKind.TAIL, path, what, "No action is required: the writer replaces the summary", is_damage=False)
 
 
@@ -78,7 +78,7 @@ def _unknown_files(directory: str, names: list[str]) -> Iterator[LogFinding]:
             yield LogFinding(
                 FindingKind.FILE_SET_ASIDE,
                 path,
-                "a file that was set aside when the log was repaired",
+                "a file that was renamed when the log was repaired",
                 "Remove the file when you no longer need it",
                 is_damage=False,
             )
@@ -86,7 +86,7 @@ def _unknown_files(directory: str, names: list[str]) -> Iterator[LogFinding]:
             yield LogFinding(
                 FindingKind.TAIL,
                 path,
-                "a sync to the disk failed: the last writes may be missing on the disk",
+                "a sync to the disk failed: the last writes may be missing from the disk",
                 "Check the kernel's log for disk errors; the next writer writes the data again",
                 is_damage=False,
             )

@@ -90,4 +90,4 @@ def _check(root: str, files: Files, beside: Collection[str]) -> list[str]:
         if MARKER_NAME in names:
             read_marker(root, files)
         return names
-    raise NotALogError(f"{what}: nothing was removed", where=root, advice="Specify the directory of a log, or delete the files")
+    raise NotALogError(f"{what}: nothing was removed", where=root, advice="Specify a log directory, or delete the files")

@@ -140,4 +140,4 @@ def _sizes(directory: str, files: Files) -> dict[str, int]:
 def _quarantine_file(path: str, files: Files) -> Action:
     target = free_quarantine_path(path, files)
     files.rename(path, target)
-    return Action(path, f"set aside as {target.rpartition('/')[2]}: the file is not part of a log")
+    return Action(path, f"renamed to {target.rpartition('/')[2]}: the file is not part of a log")

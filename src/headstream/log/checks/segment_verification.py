@@ -73,7 +73,7 @@ _ENTRIES_AT_ONCE: Final = 2048
 _BYTES_AT_ONCE: Final = 4 << 20
 _POSITION_AND_SIZE: Final = struct.Struct("<II")
 _TAIL_BYTES: Final = 80 << 20
-"""More than the size of the largest stored send."""
+"""More than the size of the largest stored send, bytes."""
 _STATES: Final = frozenset(state.value for state in MessageState)
 _LENGTH: Final = struct.Struct("<I")
 

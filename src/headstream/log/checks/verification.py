@@ -190,7 +190,7 @@ class Verification:
             what = "the file of an unfinished first commit, without an offset"
             advice = "No action is required: the consumer's next commit rewrites the file"
         else:
-            what = "the header of an offsets file is damaged, so its consumer is unknown"
+            what = "the header of an offset file is damaged, so its consumer is unknown"
             advice = "No action is required: the consumer's next commit rewrites the file"
         return LogFinding(FindingKind.OFFSETS, path, what, advice, topic, is_damage=not is_empty)
 
@@ -214,14 +214,14 @@ class Verification:
             for topic in sorted(_list_directories(self._files, f"{streams}/{stream}")):
                 path = f"{streams}/{stream}/{topic}"
                 if QUARANTINE_MARK in topic:
-                    what = "a topic's directory that was set aside because the catalog did not contain the topic"
+                    what = "a topic directory that was renamed because the catalog did not contain the topic"
                     yield LogFinding(FindingKind.FILE_SET_ASIDE, path, what, "Remove it when no longer needed", is_damage=False)
                 elif path not in known:
                     yield LogFinding(
                         FindingKind.DIRECTORY_UNKNOWN,
                         path,
-                        "a topic's directory that is not in the catalog: left by an interrupted deletion or creation",
-                        "Remove the directory when it is no longer needed",
+                        "a topic directory that is not in the catalog: left by an interrupted deletion or creation",
+                        "Remove the directory when you no longer need it",
                         is_damage=False,
                     )
 

@@ -31,7 +31,7 @@ class GroupLock(FileLock):
                 make_private_directory(os.path.dirname(self._path))  # noqa: PTH120
                 descriptor = self._open()
             except OSError as error:
-                raise storage_error(error, "open the lock of a consumer group", self._path) from error
+                raise storage_error(error, "open a consumer group's lock", self._path) from error
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if not self._is_at_path(descriptor):
@@ -44,7 +44,7 @@ class GroupLock(FileLock):
                 return False
             except OSError as error:
                 os.close(descriptor)
-                raise storage_error(error, "take the lock of a consumer group", self._path) from error
+                raise storage_error(error, "take a consumer group's lock", self._path) from error
             self._hold(descriptor)
             return True
         return False

@@ -1,8 +1,8 @@
 """WriterLock: ensures that a directory has at most one writer.
 
-The lock is a FileLock. The file contains the writer's process id, for the error in other processes. A process that holds the lock
-briefly (for example, to append one commit) adds `briefly`, and other processes wait for the release. Forked children do not hold
-the lock.
+The lock is a FileLock. The file contains the writer's process id, for error messages in other processes. A process that holds
+the lock briefly (for example, to append one commit) adds `briefly`, and other processes wait for the release. Forked children
+do not hold the lock.
 """
 
 from __future__ import annotations

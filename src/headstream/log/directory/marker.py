@@ -22,7 +22,7 @@ from headstream.log.system.files import Files
 
 _MAX_BYTES: Final = 65_536
 _OWN_NAMES: Final = (LOCK_NAME, f"{MARKER_NAME}.new", STREAMS_NAME)
-"""Files that the creation of a log writes before the marker, besides the catalog's files."""
+"""Files that are written before the marker when a log is created, in addition to the catalog's files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def read_marker(root: str, files: Files) -> Marker | None:
             raise NotALogError(
                 f"the directory is not a log: it contains {strange[0]!r} but no {MARKER_NAME}",
                 where=root,
-                advice="Specify the directory of a log, or an empty or missing directory",
+                advice="Specify a log directory, or an empty or missing directory",
             )
         return None
     marker = _decode(_read_whole(f"{root}/{MARKER_NAME}", files), f"{root}/{MARKER_NAME}")

@@ -15,11 +15,11 @@ from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
 _NOTIFIED_CHECK_S: Final = 1.0
-"""Polling interval of waiters that are notified, because a file system does not notify of another machine's writes."""
+"""Polling interval of waiters that are notified, because a network file system does not report another machine's writes."""
 
 _FIRST_CHECK_S: Final = 0.001
 _LAST_CHECK_S: Final = 0.02
-"""Polling intervals of waiters without notification: short at first, then longer."""
+"""First and longest polling interval of waiters without notification, seconds."""
 
 
 class Notifiable(Protocol):
@@ -35,7 +35,7 @@ class Waiter:
     __slots__ = ("_called", "_notified")
 
     def __init__(self) -> None:
-        # A queue in C, unlike a Condition, is consistent after a Ctrl-C at any moment.
+        # A queue in C, unlike a Condition, stays consistent if Ctrl-C interrupts it.
         self._called: SimpleQueue[None] = SimpleQueue()
         self._notified: set[str] = set()
 
@@ -102,7 +102,7 @@ class Waiters:
 
         Args:
             is_there: The condition, called with the directories that possibly changed; reads the files.
-            watch: Called with directories before each check of the condition; returns whether appends in all of them notify.
+            watch: Called with directories before each check of the condition; returns whether all appends in them notify.
         """
         until = monotonic() + timeout_s
         check_s = _FIRST_CHECK_S

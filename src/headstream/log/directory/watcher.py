@@ -23,7 +23,7 @@ from headstream.log.segments.layout import INDEX_SUFFIX
 from headstream.log.system.linux import OVERFLOWN, Inotify, WatchEvent, open_inotify
 
 _MAX_WATCHES: Final = 4096
-"""Half of some systems' limit per user; enough for the partitions of one log in one process."""
+"""Maximum number of watched directories: half of some systems' limit per user, enough for one log in one process."""
 
 
 class DirectoryWatcher:

@@ -28,7 +28,7 @@ class Closed(NamedTuple):
 
     Args:
         is_compacted: Whether a compaction has processed the segment.
-        messages_count: Upper limit of the number of messages.
+        messages_count: Upper bound on the number of messages.
         first_us: Time of the first message, microseconds since 1970 UTC; 0 if there are no messages.
         fault: Why index, sizes and neighbours do not prove that the segment is complete; "" if they do.
     """

@@ -16,7 +16,7 @@ from headstream.log.segments.files import ReadFiles
 from headstream.log.segments.follower import PartitionFollower
 
 REREAD_BYTES: Final = 1 << 30
-"""Number of bytes of newest messages, in whole segments, that the first append reads, in a second if they are cached."""
+"""Approximate size of the newest messages, in whole segments, that the first append reads, bytes; takes a second if cached."""
 
 
 class RecentIds:

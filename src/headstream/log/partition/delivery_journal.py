@@ -184,7 +184,7 @@ def journal_name(owner: OffsetOwner, partition: int) -> str:
 
 
 def owner_digest(owner: OffsetOwner) -> str:
-    """Return the prefix of the names of a group's files."""
+    """Return the prefix of a group's file names."""
     return hashlib.sha256(bytes([owner.kind]) + owner.name.encode()).hexdigest()[:32]
 
 
@@ -273,14 +273,14 @@ def _push_lease(writer: Writer, lease: Lease) -> None:
 
 
 def _pull_lease(reader: Reader) -> Lease:
-    token, begun_us, lease_us = (reader.pull_u64("a number of a lease") for _ in range(3))
+    token, begun_us, lease_us = (reader.pull_u64("a lease number") for _ in range(3))
     worker = reader.pull_text8("a worker")
     offsets, settled = (_pull_ranges(reader), _pull_ranges(reader))
     return Lease(token, worker, begun_us, lease_us, offsets, settled)
 
 
 def _pull_ranges(reader: Reader) -> OffsetRanges:
-    count = reader.pull_u32("the count of ranges")
+    count = reader.pull_u32("the range count")
     return OffsetRanges((reader.pull_u64("an offset"), reader.pull_u64("an offset")) for _ in range(count))
 
 
@@ -313,7 +313,7 @@ def _pull(reader: Reader, kind: int) -> Delivery:
     first_error, last_error, reason = (reader.pull_text8("a string") for _ in range(3))
     topic, partition, end = reader.pull_text32("a topic"), reader.pull_u32("a partition"), reader.pull_u64("an end")
     copied_to = (topic, partition, end) if topic else None
-    attempts = () if kind == _FAILING else tuple(_pull_attempt(reader) for _ in range(reader.pull_u8("the count of attempts")))
+    attempts = () if kind == _FAILING else tuple(_pull_attempt(reader) for _ in range(reader.pull_u8("the attempt count")))
     times = failed_us, first_failed_us, delay_us
     return Delivery(offset, failures, is_begun, *times, first_error, last_error, reason, copied_to, attempts)
 
@@ -325,8 +325,8 @@ def _pull_attempt(reader: Reader) -> Attempt:
 
 def _apply(state: DeliveryState, reader: Reader) -> None:
     state.base, state.stored_us, state.begun_until, state.poisoned_count = (reader.pull_u64("a number") for _ in range(4))
-    for _ in range(reader.pull_u32("the count of entries")):
-        kind = reader.pull_u8("the kind of an entry")
+    for _ in range(reader.pull_u32("the entry count")):
+        kind = reader.pull_u8("the entry kind")
         if kind in (_FAILING, _TRIED):
             state.fail(_pull(reader, kind))
         elif kind == _GIVEN_UP:
@@ -334,7 +334,7 @@ def _apply(state: DeliveryState, reader: Reader) -> None:
         elif kind == _LEASED:
             state.grant(_pull_lease(reader))
         elif kind in _WITH_TOKEN:
-            _apply_of_lease(state, kind, *(reader.pull_u64("a number of a lease") for _ in range(3)))
+            _apply_of_lease(state, kind, *(reader.pull_u64("a lease number") for _ in range(3)))
         elif kind in _OF_RANGES:
             _OF_RANGES[kind](state, reader.pull_u64("an offset"), reader.pull_u64("an offset"))
         else:

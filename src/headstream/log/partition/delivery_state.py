@@ -28,7 +28,7 @@ from headstream.core.model.transitions import Transition, TransitionKind
 from headstream.errors import LimitError
 
 MAX_GIVEN_UP: Final = 100
-"""Maximum number of dead-lettered messages whose histories are kept, the newest. Their copies are in the dead-letter topic."""
+"""Maximum number of dead-lettered messages, the newest, whose histories are kept. Their copies are in the dead-letter topic."""
 
 
 @dataclass(slots=True)

@@ -102,7 +102,7 @@ class IndexRebuild:
             header = encode_header(self._base, self._generation or None, is_sealed=seal is not None, is_by_key=is_by_key)
             index = header + b"".join(proven.rows) + (b"" if seal is None else encode_seal(seal, self._base))
             if index == before:
-                return []  # its faults agree with the messages
+                return []  # the existing index is already complete
             is_open = is_short and seal is None
             return [*self._keep_rest(data, proven.position), self._replace(index, proven.offset if is_open else None)]
         except _UnprovenError:
@@ -133,7 +133,7 @@ class IndexRebuild:
         path = self._data_path
         target = free_quarantine_path(path, self._files)
         self._files.replace(target, bytes(rest))
-        return [Action(path, f"{len(rest)} bytes from byte {end} are no complete send: set aside as {target.rpartition('/')[2]}")]
+        return [Action(path, f"{len(rest)} bytes from byte {end} are not a complete send: moved to {target.rpartition('/')[2]}")]
 
     def _replace(self, index: bytes, open_from: int | None) -> Action:
         """Replace the index; from offset `open_from` on (if not None), it is unknown whether the segment had more messages."""
@@ -143,7 +143,7 @@ class IndexRebuild:
         if self._files.exists(self._path):
             target = free_quarantine_path(self._path, self._files)
             self._files.rename(self._path, target)
-            what += f"; the old index was set aside as {target.rpartition('/')[2]}"
+            what += f"; the old index was renamed to {target.rpartition('/')[2]}"
         if open_from is not None:
             assert self._next_base is not None
             what += (

@@ -26,7 +26,7 @@ from headstream.log.partition.delivery_state import DeliveryState, Lease, record
 # LeaseKeys: the first unfinished message of each key, for which later messages of the key wait. Sans-IO.
 
 
-# LeaseOutcome: the effects of a change of leases, for the journal, the dead letter, the worker and the counters.
+# LeaseOutcome: the effects of a lease change, for the journal, the dead letter, the worker and the counters.
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class LeaseKeys:
 
 
 _WHOLE: Final = -1
-"""In place of a message's offset: the end of the entire lease."""
+"""Used instead of a message's offset: the end of the entire lease."""
 
 _MAX_ENDED: Final = 1000
 """Maximum number of ended leases that are kept: repeated requests have no effect, and late requests are refused with a reason."""
@@ -180,7 +180,7 @@ class LeaseTable:
     # -- ends -----------------------------------------------------------------------------------------------------
 
     def end_leases(self, now_us: int, steady_us: int) -> LeaseOutcome:
-        """End the leases whose time is over; each counts as a failed attempt."""
+        """End expired leases; each counts as a failed attempt."""
         outcome, state = LeaseOutcome(), self.state
         while self._ends and self._ends[0][0] <= steady_us:
             end_us, token, offset = heapq.heappop(self._ends)
@@ -428,7 +428,7 @@ class LeaseTable:
     # -- for users -----------------------------------------------------------------------------------------------
 
     def describe(self, offset: int) -> str:
-        """Return the outcome of a message as text that completes a sentence."""
+        """Return a message's status as text that completes a sentence."""
         state, each = self.state, self.state.failing.get(offset)
         if offset in state.leased:
             lease = next(lease for lease in state.leases.values() if offset in lease.offsets)

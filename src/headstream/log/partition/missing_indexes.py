@@ -26,7 +26,7 @@ def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> l
         path = segment_path(directory, newest, LOG_SUFFIX)
         target = free_quarantine_path(path, files)
         files.rename(path, target)
-        report(path, f"no segment begins at this offset: the file was set aside as {target.rpartition('/')[2]}")
+        report(path, f"no segment begins at this offset: the file was renamed to {target.rpartition('/')[2]}")
         del unindexed[newest]
     bases = sorted({*indexed, *unindexed})
     for base, generations in unindexed.items():
@@ -35,7 +35,7 @@ def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> l
             _rebuild(directory, base, next_base, generations[-1], files)
         else:  # of two .log files, only the index names the valid file
             path = segment_path(directory, base, log_suffix(generations[-1]))
-            report(path, f"a segment's index is missing, so its {len(generations)} files of messages cannot be read")
+            report(path, f"a segment's index is missing, so its {len(generations)} message files cannot be read")
     return bases
 
 
@@ -64,7 +64,7 @@ def _is_stray(directory: str, base: int, generations: list[int], before: int, fi
         return False
     size_bytes = data.size_bytes()
     data.close()
-    # Bytes after its last entry can be messages with lost entries: then it can end where the .log begins.
+    # Bytes after the last entry can be messages with lost entries; the segment can then end where the .log begins.
     return end[0] != base and size_bytes <= end[1]
 
 

@@ -4,7 +4,7 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the name's hash>.
 
     head   magic "HSOFFSET" | version u32 | kind u8 (1 consumer, 2 group) | name_length u8 | zero u16 | name | zero to byte 508
            | user u32: the server's user who committed first; 0 for a process without a server
-    slot   next_offset u64 | committed_us u64 | zero u64 | zero u32 | check u32     32 bytes; partition n's is at 512 + 32 (n - 1)
+    slot   next_offset u64 | committed_us u64 | zero u64 | zero u32 | check u32   32 bytes; slot of partition n: 512 + 32 (n - 1)
 
 A commit writes one slot in place: a single small write within a page, which is atomic even if the process is killed. No lock is
 needed, because the head (except the user) depends only on the name and is the same for all writers. check is the CRC-32C of the
@@ -37,7 +37,7 @@ _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<8sIBBH")
 _HEAD_BYTES: Final = 512
 _NAMED_BYTES: Final = 508
-"""Size of the part of the head that only the consumer determines; the user's id follows."""
+"""Size of the part of the head that only the consumer determines, bytes; the user's id follows."""
 _SLOT: Final = struct.Struct("<QQQII")
 _EMPTY: Final = bytes(_SLOT.size)
 _SUFFIX: Final = ".offsets"
@@ -99,7 +99,7 @@ class OffsetStore:
 
     @property
     def directory(self) -> str:
-        """The topic's directory of offsets."""
+        """The topic's offset directory."""
         return self._directory
 
     def commit(self, consumer: OffsetOwner, partition: int, next_offset: int, committed_us: int, user_id: int = NO_USER) -> None:
@@ -111,7 +111,7 @@ class OffsetStore:
             user_id: The server's user who commits; a consumer's first commit counts towards this user's limit.
 
         Raises:
-            ConsumersLimitError: this is the consumer's first commit in the topic and the user has reached the limit of files.
+            ConsumersLimitError: this is the consumer's first commit in the topic and the user has reached the file limit.
             StorageError: the operating system reported a write error.
         """
         body = _SLOT.pack(next_offset, committed_us, 0, 0, 0)[:-4]

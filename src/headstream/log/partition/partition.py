@@ -58,7 +58,7 @@ from headstream.log.system.findings import report
 # appended again from the staged files.
 
 
-# Seals a segment when the next segment begins: the index gets the next segment's first offset, so that its loss is noticed.
+# Seals a segment when the next segment begins: the index gets the next segment's first offset, so that its loss is detected.
 
 
 def seal_segment(end: PartitionEnd, next_base: int, files: Files) -> None:

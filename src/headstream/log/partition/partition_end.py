@@ -45,7 +45,7 @@ NO_SEGMENT: Final = -1
 """The base offset of a partition without a segment."""
 
 MAX_SHORT_BYTES: Final = 32 << 10
-"""Maximum size of a send on the fast path: a batch of 16 KiB from a Kafka client fits; a larger send delays other threads."""
+"""Maximum bytes of a send on the fast path: a batch of 16 KiB from a Kafka client fits; a larger send delays other threads."""
 
 MOST_BYTES = cython.declare(cython.longlong, MAX_SHORT_BYTES)
 ENTRY_BYTES = cython.declare(cython.longlong, INDEX_ENTRY_BYTES)

@@ -29,7 +29,7 @@ KNOWN_BATCHES: Final = 5
 
 RECORD_BYTES: Final = layout.PRODUCER_BYTES
 SLOT_BYTES: Final = (KNOWN_BATCHES + 1) * RECORD_BYTES
-"""Size of a producer's records, including the record of the batch that is being appended."""
+"""Size of a producer's records, bytes, including the record of the batch that is being appended."""
 
 NO_SEQUENCE: Final = -1
 

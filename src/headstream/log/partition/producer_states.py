@@ -44,7 +44,7 @@ MAX_PRODUCERS: Final = 20_000
 """Maximum number of remembered producers per partition, which take about 12 MB of memory."""
 
 PROTECTED_US: Final = 4_000_000_000
-"""Minimum time for which a producer is remembered after its last batch: more than a client's MAX_DELIVERY_TIMEOUT_MS, an hour."""
+"""Time a producer is remembered after its last batch, microseconds: more than a client's MAX_DELIVERY_TIMEOUT_MS (an hour)."""
 
 _MAGIC: Final = b"HSPRODUC"
 _VERSION: Final = 1

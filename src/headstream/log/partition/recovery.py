@@ -174,12 +174,12 @@ def _repair_newest(directory: str, base: int, files: Files, known: Tail | None) 
         else:
             begin = _find_tail(reader)
             checked = _find_last_whole(reader, data, begin)
-            if begin and checked.count == begin:  # not even one of the tail's sends is whole
+            if begin and checked.count == begin:  # none of the tail's sends is complete
                 checked = _find_last_whole(reader, data, 0)
         count, last = checked.count, checked.last
         for number in checked.damaged:
             at = f"byte {INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES}"
-            report(reader.path, f"the send of the entry at {at} is damaged: reads of this send raise an error")
+            report(reader.path, f"the send of the index entry at {at} is damaged: reading it raises an error")
         index_end = INDEX_HEADER_BYTES + count * INDEX_ENTRY_BYTES
         end = 0 if last is None else last.end_position
         # A complete entry, valid or not, is not explained by a killed process, so the bytes are kept.
@@ -208,7 +208,7 @@ def _repair_newest(directory: str, base: int, files: Files, known: Tail | None) 
 
 
 def note_failed_sync(directory: str, files: Files) -> None:
-    """Create a marker, if possible, which states that a partition's newest segment must be written again."""
+    """Create a marker, if possible, so that the next opening rewrites a partition's newest segment."""
     with suppress(StorageError):
         files.replace(f"{directory}/{SYNC_FAILED_NAME}", b"")
 
@@ -299,7 +299,7 @@ def _last_timestamp(directory: str, bases: list[int], files: Files) -> int:
             try:
                 last = IndexReader(file, path, base).last
             except CorruptLogError:
-                continue  # reads raise an earlier segment's damage
+                continue  # reading an earlier segment reports its damage
             finally:
                 file.close()
             if last is not None:

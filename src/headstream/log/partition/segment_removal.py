@@ -28,7 +28,7 @@ from headstream.log.segments.layout import (
 from headstream.log.system.files import Files
 
 SIDE_SUFFIXES: Final = (SUMMARY_SUFFIX, f"{SUMMARY_SUFFIX}.new")
-"""Suffixes of files that can be rebuilt from a segment; the second suffix is of an unfinished file."""
+"""Suffixes of files that can be rebuilt from a segment; the second suffix marks an unfinished file."""
 
 
 def open_index(directory: str, base: int, files: Files) -> IndexReader | None:

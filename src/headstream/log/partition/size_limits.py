@@ -9,11 +9,11 @@ from headstream.core.model.topology import MAX_BATCH_BYTES
 from headstream.errors import InvalidInputError, InvalidOptionError, LimitError
 
 DEFAULT_SEGMENT_BYTES: Final = 256 << 20
-"""Retention drops whole segments, and a partition is searched by segment; 10 GB are 40 segments."""
+"""Default segment size, bytes. Retention drops whole segments, and a partition is searched by segment; 10 GB are 40 segments."""
 
 _MIN_SEGMENT_BYTES: Final = 4096
 _MAX_SEGMENT_BYTES: Final = 2 << 30
-"""Positions fit into 32 bits even if a stored send of the maximum size begins at this position."""
+"""Maximum segment size, bytes: positions fit into 32 bits even if a stored send of the maximum size begins at this position."""
 
 
 def check_segment_bytes(segment_bytes: int) -> int:
@@ -31,7 +31,7 @@ def check_sent_bytes(sent: BytesLike, where: str) -> int:
         raise LimitError(
             f"the batch has {size_bytes} bytes",
             where=where,
-            advice=f"A batch can have at most {MAX_BATCH_BYTES} bytes: send smaller batches, or store big payloads elsewhere",
+            advice=f"A batch can have at most {MAX_BATCH_BYTES} bytes: send smaller batches, or store large payloads elsewhere",
         )
     if size_bytes == 0:
         raise InvalidInputError("the batch contains no message", where=where, advice="Send at least one message")

@@ -16,11 +16,11 @@ from typing import Final
 from headstream.errors import PartitionClosedError, StorageError
 
 SYNC_INTERVAL_S: Final = 1.0
-"""Interval of background syncs: a power failure can lose the messages of one interval in a topic with the policy `interval`."""
+"""Interval of background syncs, seconds. With the policy `interval`, a power failure can lose one interval's messages."""
 
 _GATHER_PAUSE_S: Final = 0.005
 _GATHERING_S: Final = 0.02
-"""A sync waits until all recent senders have written too, none arrived for _GATHER_PAUSE_S, or _GATHERING_S have passed."""
+"""A sync waits until all recent senders have written too, no sender arrived for _GATHER_PAUSE_S, or _GATHERING_S have passed."""
 
 
 def closed_error(directory: str, failure: str | None) -> PartitionClosedError:

@@ -1,6 +1,6 @@
 """The files of a log, which every process can read without locks.
 
-    layout     names of files, byte layouts of index and marker
+    layout     file names, byte layouts of index and marker
     files      the reading half of the file interface: open, pread, list
     index      one segment's index: the byte range of each send
     checking   compares sends with their checksums

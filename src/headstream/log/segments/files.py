@@ -20,13 +20,13 @@ from headstream.core.codec.new_buffer import new_buffer
 from headstream.errors import DiskFullError, StorageError
 
 _ADVICE: Final = {
-    errno.EACCES: "Grant this user the permission, or run as the user that owns the log",
-    errno.EPERM: "Grant this user the permission, or run as the user that owns the log",
-    errno.EROFS: "The file system is mounted read-only: the log can be read, not written",
+    errno.EACCES: "Grant this user the permission, or run as the user who owns the log",
+    errno.EPERM: "Grant this user the permission, or run as the user who owns the log",
+    errno.EROFS: "The file system is mounted read-only: the log can be read but not written",
     errno.ENOSPC: "Free space on the file system; acknowledged messages are safe and readable",
     errno.EDQUOT: "This user's quota is used up: free space; acknowledged messages are safe and readable",
-    errno.EMFILE: "Raise the limit of open files (ulimit -n)",
-    errno.ENFILE: "The machine has too many open files",
+    errno.EMFILE: "Raise the open-file limit (ulimit -n)",
+    errno.ENFILE: "Close files on this machine, or raise its open-file limit",
     errno.EIO: "The disk reports an I/O error: check the kernel's log, and copy the data to another disk",
     errno.ENOTDIR: "A part of the path is a file, not a directory",
     errno.ENAMETOOLONG: "Use a shorter path",
@@ -35,7 +35,7 @@ _ADVICE: Final = {
 
 _UNSETTLED: Final = itertools.count(1)
 _TICK_NS: Final = 20_000_000
-"""Longer than a tick of the system clock (10 ms at most), which sets a directory's modification time."""
+"""Nanoseconds, longer than a tick of the system clock (10 ms at most), which sets a directory's modification time."""
 
 
 def storage_error(error: OSError, action: str, path: str) -> StorageError:

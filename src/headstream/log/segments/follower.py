@@ -31,11 +31,11 @@ from headstream.log.segments.skipping import SegmentSkips
 
 # retry_on_removal: repeats a query of a partition when retention or compaction removes a segment meanwhile.
 #
-# The list of segments can be outdated. If a listed segment is missing when its files are opened, the list is renewed and the
-# whole query repeated; it fails only if the segment is missing from the new list too.
+# The segment list can be outdated. If a listed segment is missing when its files are opened, the list is renewed and the
+# whole query repeated; the query fails only if the segment is missing from the new list too.
 
 
-# Finds the segment of a time, by the times of the segments' first messages.
+# Finds the segment for a time, from the times of the segments' first messages.
 
 
 def find_later(count: int, first_time_of: Callable[[int], int | None], timestamp_us: int) -> int:
@@ -97,7 +97,7 @@ def retry_on_removal(query: _Query[_Follower, _Arguments, _Answer]) -> _Query[_F
 
 
 DEFAULT_CHUNK_BYTES: Final = 4 << 20
-"""Large enough that the bytes dominate a read's cost, small enough for a processor's cache."""
+"""Default chunk size, bytes: large enough that the bytes dominate a read's cost, small enough for a processor's cache."""
 
 
 class PartitionFollower:
@@ -285,7 +285,7 @@ class PartitionFollower:
         size_bytes: int = DEFAULT_CHUNK_BYTES,
         where: Filter | None = None,
     ) -> Iterator[memoryview]:
-        """Return the stored messages of a range of offsets, in order, in chunks of complete messages.
+        """Return the stored messages in an offset range, in order, in chunks of complete messages.
 
         A chunk is valid while the caller holds a reference; then its memory is reused.
 

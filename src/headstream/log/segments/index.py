@@ -28,7 +28,7 @@ from headstream.log.segments.layout import (
 
 _ENTRIES_AT_ONCE: Final = 2048
 _ENTRIES_KEPT: Final = 64
-"""Entries read at once and cached."""
+"""Number of entries read at once and cached."""
 
 
 class IndexReader:
@@ -83,7 +83,7 @@ class IndexReader:
         self.needs_seal = header.version > UNSEALED_VERSION
 
     def refresh(self) -> None:
-        """Read the commits of the writer since the last refresh, up to the last complete, valid entry."""
+        """Read the writer's commits since the last refresh, up to the last complete, valid entry."""
         there = max(0, (self._file.size_bytes() - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES)
         # Only the newest entry can be partly written; bytes after the last valid entry are ignored.
         for number in range(there - 1, self.count - 1, -1):
@@ -240,7 +240,7 @@ class IndexReader:
             return entry is None or entry.end_offset > until_offset or entry.end_position > until_position
 
         first = self.find_entry(start) if start < self.count else None
-        if first is not None and first.end_offset >= until_offset:  # one send or a part of it is wanted
+        if first is not None and first.end_offset >= until_offset:  # only this send, or a part of it, is requested
             return start - is_beyond(start)
         # The end is usually near: double the step, then search in between.
         low, step = start, 1

@@ -8,7 +8,7 @@
         00000000000000000000.log                only stored messages, contiguous; named by the first offset
         00000000000000000000.index              a header, then one entry per send
         00000000000000000000-1.log              the first rewrite of a .log; the index names the valid generation
-        00000000000000000000.summary            summary of the headers of a closed segment
+        00000000000000000000.summary            header summary of a closed segment
         00000000000000000040.start              empty; messages before the offset in the name are deleted
         (log/upkeep/prefix_removal.py)
         producers                               producers' newest batches (log/partition/producer_states.py)
@@ -29,7 +29,7 @@ segment from which marked messages were removed, but which was not compacted by 
 unnumbered .log. The seal follows the last entry: the .log's size, and the offset at which the next segment starts. The seal
 distinguishes a truncated segment, or a missing next segment, from removed messages. relative_offset is relative to base_offset.
 All messages of an entry have the entry's timestamp; timestamps never decrease within a partition. The field crc32c is the CRC-32C
-of the entry's bytes in the .log, with each state byte taken as 0. The field check is the CRC-32C of the preceding bytes of the
+of the entry's bytes in the .log, with each state byte treated as 0. The field check is the CRC-32C of the preceding bytes of the
 header or entry; its initial value is the lower 32 bits of base_offset, so an entry is invalid in the index of another segment.
 
 The log start offset of a partition is the greater of the greatest .start and the first offset of the oldest segment.
@@ -62,22 +62,22 @@ STREAMS_NAME: Final = "streams"
 STAGED_NAME: Final = "staged"
 INBOX_NAME: Final = "inbox"
 GROUPS_NAME: Final = "groups"
-"""The directory of consumer groups' locks, held by the process that reads for a group."""
+"""The directory of consumer groups' lock files; the process that reads for a group holds the group's lock."""
 OFFSETS_NAME: Final = "offsets"
 PRODUCERS_NAME: Final = "producers"
-"""The file of a partition's numbering producers (log/partition/producer_states.py)."""
+"""The file with the state of a partition's producers (log/partition/producer_states.py)."""
 SYNC_FAILED_NAME: Final = "sync-failed"
-"""Marks a failed sync: cached data may be missing on the disk, and is written again."""
+"""Marker of a failed sync: cached data may be missing from the disk, and is written again."""
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 REPLACING_SUFFIX: Final = ".index-new"
-"""The name of an .index until it is complete."""
+"""Suffix of an .index until the file is complete."""
 DROPPED_SUFFIX: Final = ".log.dropped"
-"""The name of a .log while retention removes its segment."""
+"""Suffix of a .log while retention removes its segment."""
 START_SUFFIX: Final = ".start"
-"""The name of an empty file after the offset before which all messages are deleted."""
+"""Suffix of an empty file whose name is the offset before which all messages are deleted."""
 SUMMARY_SUFFIX: Final = ".summary"
-"""Summary of the headers of a closed segment; without it the segment is read."""
+"""Suffix of a closed segment's header summary; filters read a segment without a summary."""
 
 _MAGIC: Final = b"HSINDEX\0"
 _HEADER: Final = struct.Struct("<8sIIQII")
@@ -85,7 +85,7 @@ _ENTRY: Final = struct.Struct("<IIIIQII")
 _CHECK: Final = struct.Struct("<I")
 INDEX_HEADER_BYTES: Final = _HEADER.size
 INDEX_ENTRY_BYTES: Final = _ENTRY.size
-# A batch of a numbering producer in the file of producers.
+# A numbered batch in the producers file.
 PRODUCER_RECORD: Final = struct.Struct("<Q Q Q Q I I I H 14x I")
 _, PRODUCER_BATCH, PRODUCER_OFFSET, PRODUCER_TIME, PRODUCER_SEQUENCE, PRODUCER_COUNT, PRODUCER_STORED, PRODUCER_EPOCH, *_rest = (
     positions(PRODUCER_RECORD.format)

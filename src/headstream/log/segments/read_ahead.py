@@ -41,7 +41,7 @@ else:
 __all__ = ["ReadAhead"]
 
 _SMALL_BYTES: Final = 4 << 10
-"""A larger read is dominated by its bytes, not by the call: reading ahead would not help."""
+"""Maximum size of a small read, bytes. The bytes of a larger read cost more than the call: reading ahead would not help."""
 
 _READ_AHEAD_BYTES: Final = 16 << 10
 """Bytes read ahead: enough to amortize a call, few enough for thousands of partitions."""

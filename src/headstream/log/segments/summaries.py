@@ -12,7 +12,7 @@ Little-endian, `<base>.summary`:
 size_bytes is the file's size; check is the CRC-32C of all other bytes. A summary is valid only for the segment whose index has
 this generation, number of entries and last entry. After a compaction, an erasure or a rebuild of the index, the summary is
 therefore ignored. `flags` describe the values of messages; least and greatest number follow if flag 64 is set, least and greatest
-string if flag 128 is set. These limits can be beyond the values, because strings are cut to 256 bytes; the greatest
+string if flag 128 is set. These limits can be beyond the values, because strings are truncated to 256 bytes; the greatest
 string is value 0 if there is no limit. `listed` is the number of distinct values except null and NaN, 255 if the values are not
 listed. `hashes` is 0 if there is no Bloom filter; core/codec/batch/stored/summaries.py describes the hash. States change, so they
 are not summarized.
@@ -35,7 +35,7 @@ from headstream.log.segments.layout import INDEX_ENTRY_BYTES, SUMMARY_SUFFIX, en
 
 SUMMARY_VERSION: Final = 1
 MAX_SUMMARY_BYTES: Final = 16 << 20
-"""More than eight headers with the largest Bloom filters need; a larger file is not read."""
+"""Maximum size of a summary, bytes: more than eight headers with the largest Bloom filters need. A larger file is not read."""
 
 _MAGIC: Final = b"HSSUMMAR"
 _HEAD: Final = struct.Struct(f"<8sIIQII{INDEX_ENTRY_BYTES}sQI")
@@ -150,10 +150,10 @@ def _pull_values(reader: Reader) -> ValueSummary:
     flags = reader.pull_u8("the flags")
     numbers = (_pull_value(reader), _pull_value(reader)) if flags & _NUMBERS else None
     texts = (_pull_value(reader), _pull_value(reader)) if flags & _TEXTS else None
-    listed = reader.pull_u8("the count of values")
+    listed = reader.pull_u8("the value count")
     values = None if listed == _UNLISTED else tuple(_pull_value(reader) for _ in range(listed))
-    hashes = reader.pull_u8("the count of hashes")
-    bloom = Bloom(reader.pull_view(reader.pull_u32("the size of a Bloom filter"), "a Bloom filter"), hashes) if hashes else None
+    hashes = reader.pull_u8("the hash count")
+    bloom = Bloom(reader.pull_view(reader.pull_u32("the Bloom filter's size"), "a Bloom filter"), hashes) if hashes else None
     return ValueSummary(
         has_null=bool(flags & _NULL),
         has_opaque=bool(flags & _OPAQUE),
@@ -186,7 +186,7 @@ def _push_value(writer: Writer, value: Scalar | None) -> None:
 
 
 def _pull_value(reader: Reader) -> Scalar | None:
-    at, kind = reader.at, reader.pull_u8("the type of a value")
+    at, kind = reader.at, reader.pull_u8("the value type")
     if kind == _NONE:
         return None
     if kind == _WHOLE:
@@ -199,5 +199,5 @@ def _pull_value(reader: Reader) -> Scalar | None:
     if kind == _BOOLEAN:
         return reader.pull_u8("a boolean") == 1
     if kind == _TEXT:
-        return reader.pull_bytes(reader.pull_struct(_SHORT, "the size of a string")[0], "a string")
+        return reader.pull_bytes(reader.pull_struct(_SHORT, "the string size")[0], "a string")
     raise DecodeError(f"unknown value type {kind}", at)

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from headstream.log.access import LogAccess
     from headstream.log.partition.partition import PartitionWriter
 
-# Checks of a staged commit before its intent is recorded: once they pass, all of it can be appended.
+# Checks of a staged commit before its intent is recorded: if they pass, the entire commit can be appended.
 
 
 # The inbox: manifests for the log's writer, and invalid manifests, which are renamed.
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 #     *.misnamed                 renamed: the manifest's writer or epoch differs from its file's name
 #     *.unreadable               renamed: it is a directory. After other errors, reading is attempted again
 #
-# Renamed files stay until an operator moves them away; they never block another commit.
+# Renamed files stay until an operator moves them; they never block another commit.
 
 
 def list_manifests(root: str, files: Files) -> list[str]:
@@ -102,7 +102,7 @@ def take_manifest(path: str, files: Files) -> Manifest | None:
     """Rename a manifest, so that it can no longer be withdrawn, and return it; None if it was withdrawn or is invalid.
 
     Raises:
-        StorageError: the manifest cannot be read now; it stays in the inbox, and the next call tries again.
+        StorageError: the manifest cannot be read now; it stays in the inbox, and the next call retries.
     """
     stem, _, suffix = path.rpartition(".")
     taken = f"{stem}{TAKEN_SUFFIX}"
@@ -124,13 +124,13 @@ def take_manifest(path: str, files: Files) -> Manifest | None:
         _quarantine(taken, files, "unreadable", error.what)
         return None
     if manifest is not None and inbox_name(manifest.writer, manifest.epoch, TAKEN_SUFFIX) != taken.rpartition("/")[2]:
-        _quarantine(taken, files, "misnamed", f"the manifest is of writer {manifest.writer!r}, epoch {manifest.epoch}")
+        _quarantine(taken, files, "misnamed", f"the manifest belongs to writer {manifest.writer!r}, epoch {manifest.epoch}")
         return None
     return manifest
 
 
 def _quarantine(path: str, files: Files, why: str, reason: str) -> None:
-    _log.error("a staged commit was set aside as %s.%s: %s", path, why, reason)
+    _log.error("a staged commit's manifest was renamed to %s.%s: %s", path, why, reason)
     files.rename(path, f"{path}.{why}")
 
 
@@ -182,23 +182,23 @@ def _find_topic(log: LogAccess, name: str) -> TopicRecord:
 
 
 ONCE: Final = "once-"
-"""Prefix of the names of writers that commit one epoch only."""
+"""Name prefix of writers that commit only one epoch."""
 
 _REMEMBERED_US: Final = 86_400 * 1_000_000
-"""How long the outcome of a commit by a writer with this prefix is stored: much longer than clients wait for the outcome."""
+"""How long the outcome of such a writer's commit is stored, microseconds: much longer than clients wait for the outcome."""
 
 _SWEEP_S: Final = 3600.0
 _ABSENT_CHECK_S: Final = 0.25
 _IDLE_CHECK_S: Final = 0.02
 _BUSY_CHECK_S: Final = 0.004
 _BUSY_S: Final = 2.0
-"""Polling intervals of the inbox: without an inbox, without new manifests, and shortly after a new one."""
+"""Polling intervals of the inbox, seconds: without an inbox, without new manifests, and for _BUSY_S after a new manifest."""
 
 _RETRY_S: Final = 1.0
 
 _SIDE_BY_SIDE_BYTES: Final = 4 << 20
 _MOST_SIDE_BY_SIDE: Final = 4
-"""Commits of this size or more append to this number of partitions in parallel; each partition has a batch in memory."""
+"""Commits of at least this many bytes append to this number of partitions in parallel; each partition has a batch in memory."""
 _log: Final = logging.getLogger("headstream.log")
 
 
@@ -272,7 +272,7 @@ class StagedCommits:
                     manifest = take_manifest(path, log.files)
                     if manifest is not None:
                         self._take(manifest)
-                except StorageError as error:  # the next manifest can be of other partitions, or of another disk
+                except StorageError as error:  # the next manifest can be for other partitions or another disk
                     failures.append(error)
                     waiting = writer
                 else:
@@ -306,7 +306,7 @@ class StagedCommits:
                     failures.append(error)
                     self._keep_reserved(record, error)
                 except HeadstreamError as error:  # permanent: refuse it, so that it does not block others
-                    error.what = f"{error.what}; the log may contain a part of the commit"
+                    error.what = f"{error.what}; the log may contain part of the commit"
                     self._refuse(record.writer, record.epoch, error)
                     self._release()
             return failures
@@ -384,7 +384,7 @@ class StagedCommits:
         try:
             self._append_partitions(record, manifest)
         except (InvalidInputError, DecodeError, CorruptLogError) as error:
-            error.what = f"{error.what}; the log may contain a part of the commit"
+            error.what = f"{error.what}; the log may contain part of the commit"
             self._refuse(manifest.writer, manifest.epoch, error)
             return
         done = dataclasses.replace(record, state="done", manifest=b"", progress=())
@@ -421,7 +421,7 @@ class StagedCommits:
                 continue  # deleted or purged with its topic
             if topic.options.deduplication_count is None:
                 steady.append((progress, topic))
-            else:  # the record has the progress after each chunk
+            else:  # the progress is recorded after each chunk
                 record = self._append_partition(record, manifest, progress, topic)
         size_bytes = sum(chunk.size_bytes for part in manifest.parts for chunk in part.chunks)
         if len(steady) < 2 or size_bytes < _SIDE_BY_SIDE_BYTES:
@@ -437,7 +437,7 @@ class StagedCommits:
     ) -> CommitRecord:
         log = self._log
         partition = log.partition(topic, progress.partition)
-        # Keys were checked at the beginning: append unchanged even if the topic has required keys since.
+        # Keys were checked at the beginning: append unchanged even if the topic now requires keys.
         options = dataclasses.replace(topic.options, compaction_delay_us=None)
         may_drop = options.deduplication_count is not None
         offset = progress.from_offset

@@ -31,7 +31,7 @@ _PART_SUFFIX: Final = ".batches"
 MAX_WRITER_BYTES: Final = 200
 """Maximum size of a writer's name in a file name: with an epoch and any suffix, the file name fits into 255 bytes."""
 MAX_EPOCH: Final = (1 << 63) - 1
-"""The greatest integer of SQLite."""
+"""Maximum epoch: SQLite's largest integer."""
 _ABANDONED_US: Final = 86_400 * 1_000_000
 """Staged files without writes for a day are abandoned. A later commit is refused, and its batches are staged again."""
 
@@ -105,7 +105,7 @@ def _read_members(members: Any) -> Manifest:
     if not all(type(number) is int and number >= 0 for number in (manifest.epoch, *numbers)):
         raise ValueError("a number is invalid or negative")
     if any("/" in part.name or "\0" in part.name for part in parts):
-        raise ValueError("the name of a part points outside the directory")
+        raise ValueError("a part name points outside the directory")
     check_epoch(manifest.writer, manifest.epoch)
     return manifest
 

@@ -1,4 +1,4 @@
-/* Writing to files for compiled code that keeps the interpreter's lock meanwhile; the Python side is in uncompiled_primitives.py. */
+/* File writes for compiled code that holds the interpreter's lock; Python equivalent: uncompiled_file_primitives.py. */
 #ifndef HEADSTREAM_FILE_PRIMITIVES_H
 #define HEADSTREAM_FILE_PRIMITIVES_H
 
@@ -7,10 +7,10 @@
 #include <unistd.h>
 #endif
 
-/* Write all of some bytes at a byte position of a file; return whether that was done. */
+/* Write bytes at a byte position of a file; return whether all bytes were written. */
 static inline int hs_write_at(int descriptor, const unsigned char *p, long long size, long long position) {
 #ifdef _WIN32
-    return 0; /* no such call: the caller uses the general path */
+    return 0; /* not supported: the caller uses the general path */
 #else
     ssize_t done;
     do done = pwrite(descriptor, p, (size_t)size, (off_t)position);

@@ -28,13 +28,13 @@ from headstream.log.system.access import make_private_directory, open_private
 from headstream.log.system.linux import reserve, start_writing
 
 _RESERVED_FROM_BYTES: Final = 1 << 20
-"""Smaller files reserve no space, so a thousand small partitions reserve nothing."""
+"""No space is reserved for smaller files (bytes), so a thousand small partitions reserve nothing."""
 _MAX_RESERVED_BYTES: Final = 64 << 20
 """Maximum space reserved ahead, at most the file's size, so that a crash leaves a file of at most twice its size. Reserving while
 the disk is busy can take tens of milliseconds, so it is done a few times per segment."""
 
 _STARTED_BYTES: Final = 4 << 20
-"""Written bytes are flushed in steps of this size: 0.1 ms of work at a time."""
+"""Written bytes are flushed in steps of this size, bytes: 0.1 ms of work at a time."""
 _MOST_TRIES: Final = 100
 """Maximum number of attempts to create a directory whose parent is removed meanwhile."""
 
@@ -168,7 +168,7 @@ class OsFiles(OsReadFiles):
                 break
             except OSError as error:
                 if not (left and isinstance(error, FileNotFoundError)):  # an empty parent was just removed
-                    raise storage_error(error, "make a directory", path) from error
+                    raise storage_error(error, "create a directory", path) from error
 
     def replace(self, path: str, data: bytes, *, durably: bool = True) -> None:
         temporary = f"{path}.new"

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 QUARANTINE_MARK: Final = ".set-aside-"
-"""Infix of the name of a file that was set aside, before the time."""
+"""Infix, before the time, in the name of a file that was renamed because it is invalid or not part of the log."""
 
 _LOGGER: Final = logging.getLogger("headstream.log")
 

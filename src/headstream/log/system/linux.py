@@ -1,4 +1,4 @@
-"""Operating-system calls: limit of open files, space reserved after a file's end, early flushing, directory notifications.
+"""Operating-system calls: open-file limit, space reserved after a file's end, early flushing, directory notifications.
 
 All calls except the first are Linux calls, made through the C library. If these calls are not available, reserve() and
 start_writing() do nothing and open_inotify() returns None; callers work without them.
@@ -32,7 +32,7 @@ _ONLY_DIRECTORIES: Final = 0x0100_0000
 _EVENT: Final = struct.Struct("<iIII")
 _READ_BYTES: Final = 64 << 10
 OVERFLOWN: Final = -1
-"""The watch of an event that reports lost events."""
+"""Watch number of the event that reports lost events."""
 
 
 def _function(name: str, *arguments: Any) -> Any:

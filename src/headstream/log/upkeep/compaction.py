@@ -106,7 +106,7 @@ class Compaction:
 
     def compact_holding(self, topic: TopicRecord, number: int, due: Sequence[int] | None = None) -> Outcome:
         """Compact a partition; the caller holds log.passing. `due`: ascending offsets to remove if marked for deletion; by
-        default, all offsets whose grace is over."""
+        default, all offsets whose grace has ended."""
         log = self._log
         directory = log.partition_directory(topic, number)
 

@@ -8,7 +8,7 @@ Groups are rewritten from old to new, so that a null payload is never removed be
 remaining messages becomes a segment without messages, which a later pass merges into a neighbour.
 
 A message is retained unless a dirty segment has a newer message with the same key. Null payloads older than the topic's delay and
-messages marked for deletion whose grace is over are removed. Until their removal, they also replace older messages. Messages
+messages marked for deletion whose grace has ended are removed. Until their removal, they also replace older messages. Messages
 without a key, sent before compaction was enabled, are retained.
 
 A pass changes only segments that are proven complete: the index entries are contiguous up to the end of the .log, each send

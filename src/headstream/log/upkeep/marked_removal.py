@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 _LEAD_US: Final = 5 * 60 * 1_000_000
 _LEAD_PART: Final = 16
-"""How long before the end of the oldest mark's grace a pass begins: the time, or the grace divided by the number if less."""
+"""A pass begins _LEAD_US before the oldest mark's grace ends, or grace / _LEAD_PART before the end if that is less."""
 _BATCH_US: Final = 3600 * 1_000_000
 _BATCH_PART: Final = 8
-"""A pass includes the marks whose grace ends within the time, or within the grace divided by the number if less."""
+"""A pass includes the marks whose grace ends within _BATCH_US, or within grace / _BATCH_PART if that is less."""
 _END: Final = 1 << 62
 
 
@@ -58,7 +58,7 @@ class MarkedRemoval:
         self._not_before_us: dict[tuple[int, int], int] = {}
 
     def apply(self) -> int:
-        """Remove the messages whose grace is over; return their number."""
+        """Remove the messages whose grace has ended; return their number."""
         removed = 0
         with suppress(HeadstreamError):
             catalog = self._log.catalog()

@@ -38,7 +38,7 @@ from headstream.log.system.files import Files
 
 _NO_SEED: Final = bytes(16)
 _MOST_OFFSETS: Final = 1 << 31
-"""Maximum number of offsets of a segment, because relative offsets in an index have 32 bits."""
+"""Maximum number of offsets in a segment, because relative offsets in an index have 32 bits."""
 
 Keep = Callable[[memoryview, int, int], Compacted]
 """Chunk of stored messages, byte position of the copy, first offset of the segment -> the messages that stay."""
@@ -86,7 +86,7 @@ class PassContext:
 
     Args:
         is_wanted: Returns whether the pass should continue; called with the lock held.
-        state_changes: Returns a number that increases with each change of states.
+        state_changes: Returns a number that increases with each state change.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -208,7 +208,7 @@ class SegmentRewrite:
         self._files.sync_directory(self._directory)  # the new .log's name before the index that needs it
         self._files.rename(path, segment_path(self._directory, base, INDEX_SUFFIX))
         self._files.sync_directory(self._directory)
-        # Before the old .log, which tells the next opening that a pass was interrupted.
+        # Before the old .log, which shows the next opening that a pass was interrupted.
         remove_side_files(self._directory, base, self._files)
         self._files.remove(segment_path(self._directory, base, log_suffix(group[0].generation)))
         for segment in group[1:]:

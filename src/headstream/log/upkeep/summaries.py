@@ -4,7 +4,7 @@ A segment is summarized a few seconds after it was closed, after a compaction or
 names other headers, and when its summary is missing or damaged. If the option is not set, the topic's summaries are removed.
 Filters read every segment that has no summary.
 
-The messages are read without a lock. The file is written while holding the lock of removals, so that a summary is only written if
+The messages are read without a lock. The file is written while holding the removal lock, so that a summary is only written if
 its segment still exists. The file identifies its segment, so that it is never used for a different segment. A summary that is
 unfinished when the log closes is restarted at the next opening.
 """
@@ -97,7 +97,7 @@ class Summaries:
             )
             self._write(topic, directory, segment, content)
         except HeadstreamError as error:
-            known.not_before_us[base] = retry_time_us(f"the summary of a segment of {topic.name}", error, now_us)
+            known.not_before_us[base] = retry_time_us(f"summarizing a segment of {topic.name}", error, now_us)
             return False
         known.not_before_us.pop(base, None)
         return True
@@ -111,7 +111,7 @@ class Summaries:
             index.close()
             if index.generation != segment.generation:
                 raise PassCancelledError  # replaced meanwhile: an erased message's values are not written again
-            # Not durably: a summary that a power failure has damaged is recognized, and written again.
+            # Not durably: a summary that a power failure has damaged is detected and written again.
             self._log.files.replace(segment_path(directory, segment.base_offset, SUMMARY_SUFFIX), content, durably=False)
 
     def _check_wanted(self, topic: TopicRecord) -> None:

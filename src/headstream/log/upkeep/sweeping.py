@@ -7,7 +7,7 @@
                                                 topic gets the number
 
 A missing partition directory is not recreated, because messages may be lost; only a repair that accepts the loss creates it. A
-missing directory of offsets is recreated.
+missing offset directory is recreated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def sweep_directories(root: str, files: Files, catalog: Catalog) -> None:
             if OFFSETS_NAME not in names:  # version control and archives drop empty directories
                 files.make_directory(f"{directory}/{OFFSETS_NAME}")
         except StorageError as error:  # affects only this topic
-            report(directory, f"the directory of consumer offsets cannot be created: {error}")
+            report(directory, f"the consumer offset directory cannot be created: {error}")
         for number in range(1, each.partitions + 1):
             if str(number) not in names:
                 report(f"{directory}/{number}", f"the partition's directory is missing, with all its messages. {MISSING_ADVICE}")
@@ -53,9 +53,9 @@ def _sweep(directory: str, files: Files, *, is_explained: bool) -> None:
         elif any(files.list_names(f"{directory}/{name}") for name in files.list_names(directory) or []):
             target = free_quarantine_path(directory, files)
             files.rename(directory, target)
-            report(directory, f"the catalog does not contain this topic: set aside as {target.rpartition('/')[2]}")
+            report(directory, f"the catalog does not contain this topic: renamed to {target.rpartition('/')[2]}")
     except StorageError as error:  # harmless: the next opening retries
-        report(directory, f"a topic's directory that is not in the catalog cannot be moved or removed: {error}")
+        report(directory, f"a topic directory that is not in the catalog cannot be renamed or removed: {error}")
 
 
 def _numbers(files: Files, directory: str) -> list[str]:

@@ -35,7 +35,7 @@ class Upkeep:
         return self._closing.is_set()
 
     def count_removal(self, removal: Removal) -> None:
-        """Add to `removed`."""
+        """Add a removal to `removed`."""
         with self._lock:
             self.removed += removal
 

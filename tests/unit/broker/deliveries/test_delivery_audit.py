@@ -99,7 +99,7 @@ def test_a_lost_row_loses_no_transition_and_is_counted(server: Server, peer: Pee
         say(peer, LeaseStep.DONE, 1, 0, 3)
         audit.close()
     assert audit.lost_count == 2
-    assert "audit rows of deliveries were lost" in caplog.text
+    assert "delivery audit rows were lost" in caplog.text
     assert "there is no topic 'ops/audit'" in caplog.text
     assert history(peer, 0).status is DeliveryStatus.DONE
     assert server.broker.transitions.counts[TransitionKind.ACKED] == 3

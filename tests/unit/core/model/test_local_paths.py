@@ -26,7 +26,7 @@ def test_parse_local_path_names_the_scheme_when_it_is_not_served(text: str, sche
 
 @pytest.mark.parametrize("text", ["main.cdc.changes", "lake.{schema}.{table}", "{schema}.{table}", "lake.{table}"])
 def test_parse_local_path_refuses_a_catalogs_name_when_tables_lie_there(text: str) -> None:
-    with pytest.raises(InvalidOptionError, match="looks like a table's name in a catalog"):
+    with pytest.raises(InvalidOptionError, match="looks like a catalog table name"):
         parse_local_path(text, is_table=True)
     assert parse_local_path(text) == text
     assert parse_local_path(f"./{text}", is_table=True) == f"./{text}"

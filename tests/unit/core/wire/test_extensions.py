@@ -263,7 +263,7 @@ def test_json_of_an_extension_names_the_place_that_is_wrong() -> None:
     with pytest.raises(DecodeError) as caught:
         messages.SetState.from_json(path, {}, {"offsets": [1, "x"], "state": "poisoned"})
     assert caught.value.where == "body.offsets[1]"
-    with pytest.raises(DecodeError, match="name of a state"):
+    with pytest.raises(DecodeError, match="state name"):
         messages.SetState.from_json(path, {}, {"offsets": [], "state": 20})
     with pytest.raises(DecodeError, match="consumer:NAME"):
         groups.ListOffsets.from_json(path, {"consumer": "billing"}, None)

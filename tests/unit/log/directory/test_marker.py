@@ -33,7 +33,7 @@ def test_read_marker_is_none_when_no_log_has_been_made_yet(tmp_path: Path, names
 def test_read_marker_refuses_a_directory_with_other_things_in_it(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_bytes(b"")
     with pytest.raises(
-        NotALogError, match=rf"contains 'photo\.jpg' but no headstream\.json \({tmp_path}\)\. Specify the directory"
+        NotALogError, match=rf"contains 'photo\.jpg' but no headstream\.json \({tmp_path}\)\. Specify a log directory"
     ):
         read_marker(str(tmp_path), OsFiles())
 

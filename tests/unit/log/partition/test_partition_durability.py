@@ -270,7 +270,7 @@ def test_a_whole_send_behind_a_damaged_one_is_kept_and_readers_are_told_of_the_d
     hole, size = (48, 48) if suffix == LOG_SUFFIX else (64, 32)
     overwrite(files, path, hole, bytes(size))
     assert open_one(files, Fsync.INTERVAL).append(batch(b"next"), 7, SEED) == 3
-    assert "is damaged: reads of this send raise an error" in caplog.text
+    assert "is damaged: reading it raises an error" in caplog.text
     with PartitionFollower("p", files) as follower:
         with pytest.raises(CorruptSendError) as caught:
             list(follower.read(1))

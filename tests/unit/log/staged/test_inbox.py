@@ -82,7 +82,7 @@ def test_manifest_is_set_aside_under_a_name_that_says_why_when_it_can_never_be_t
     commit(tmp_path, good)
     assert contents(tmp_path) == BOTH
     assert [each.name for each in path.parent.iterdir()] == [f"mad-1.taken.{name}"]
-    assert f"a staged commit was set aside as {path.parent}/mad-1.taken.{name}: " in caplog.text
+    assert f"a staged commit's manifest was renamed to {path.parent}/mad-1.taken.{name}: " in caplog.text
 
 
 @pytest.mark.parametrize("parts", [[{"name": "0", "chunks": [CHUNK | {"topic": "a/b/c"}]}], [{"name": "0", "chunks": [CHUNK]}]])

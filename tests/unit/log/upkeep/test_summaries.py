@@ -254,7 +254,7 @@ def test_a_damaged_segment_gets_no_summary_and_its_damage_is_told_as_ever(log: L
         assert made.apply() == len(closed(log)) - 1
         assert made.apply() == 0
     assert [record.message.split(":")[0] for record in caplog.records] == [
-        "the summary of a segment of shop/orders failed and will be retried in an hour"
+        "summarizing a segment of shop/orders failed and will be retried in an hour"
     ]
     assert base not in names(log)
 

@@ -64,7 +64,7 @@ def test_a_directory_that_the_catalog_does_not_explain_is_set_aside_before_its_n
     assert [path.read_bytes() for path in kept.glob("*/*.log")] == [
         path.read_bytes() for path in (root / "streams" / "1" / "3").glob("*/*.log")
     ]
-    assert "the catalog does not contain this topic: set aside as 4.set-aside-" in caplog.text
+    assert "the catalog does not contain this topic: renamed to 4.set-aside-" in caplog.text
     assert topics(root) == {"1", "2", "3", "5", kept.name}
     with hs.connect(root.as_uri()) as log:
         log.create_topic("shop/new", partitions=2)

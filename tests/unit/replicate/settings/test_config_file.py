@@ -180,7 +180,7 @@ def test_load_config_refuses_a_path_of_the_registry_when_its_scheme_is_not_serve
 
 
 def test_load_config_refuses_a_catalogs_name_unless_it_is_told_to_be_a_directory(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError, match=r"change_tables: 'main\.cdc\.changes' looks like a table's name in a catalog"):
+    with pytest.raises(InvalidOptionError, match=r"change_tables: 'main\.cdc\.changes' looks like a catalog table name"):
         load_config(write(tmp_path, f'change_tables = "main.cdc.changes"\n{LEAST}'))
     config = load_config(write(tmp_path, f'change_tables = "./main.cdc.changes"\n{LEAST}'))
     assert config.change_tables == tmp_path / "main.cdc.changes"

@@ -51,7 +51,7 @@ def test_parse_place_reads_a_path(text: str, path: str) -> None:
         ("s3://lake/a//b", "an empty part"),
         ("s3://lake/../b", "an empty part, . or .."),
         ("ftp://host/x", "the scheme ftp: is not supported here"),
-        ("lake.{schema}.{table}", "looks like a table's name in a catalog"),
+        ("lake.{schema}.{table}", "looks like a catalog table name"),
     ],
 )
 def test_parse_place_refuses_what_no_engine_can_serve(text: str, what: str) -> None:

@@ -1,4 +1,4 @@
-"""The numbers of the faults of a batch: a kernel returns a fault as a negative number, and its caller raises an error.
+"""Fault numbers of batches: a kernel returns a fault as a negative number, and its caller raises an error.
 
 faults.pxd holds the same numbers for compiled code.
 """
@@ -33,16 +33,16 @@ RESERVED: Final = 31
 
 _TEXTS: Final = {
     MESSAGE_CUT: "a message is cut short",
-    HEADERS_CUT: "the headers of a message are cut short",
-    PAYLOAD_CUT: "the payload of a message is cut short",
+    HEADERS_CUT: "a message's headers are cut short",
+    PAYLOAD_CUT: "a message's payload is cut short",
     HEADER_CUT: "a header is cut short",
-    KEY_CUT: "the key of a header is cut short",
-    VALUE_CUT: "the value of a header is cut short",
-    VALUE_WIDTH: "the value of a header does not have the width of its kind",
-    KEY_LENGTH: "the key of a header must have 1 to 255 bytes",
-    KEY_TEXT: "the key of a header is not UTF-8",
-    VALUE_TEXT: "the value of a string header is not UTF-8",
-    VALUE_BOOL: "the value of a bool header is not 0 or 1",
+    KEY_CUT: "a header key is cut short",
+    VALUE_CUT: "a header value is cut short",
+    VALUE_WIDTH: "a header value does not have the width of its kind",
+    KEY_LENGTH: "a header key must have 1 to 255 bytes",
+    KEY_TEXT: "a header key is not UTF-8",
+    VALUE_TEXT: "a string header value is not UTF-8",
+    VALUE_BOOL: "a bool header value is not 0 or 1",
     KIND_ZERO: "a header has the invalid kind 0",
     CHECKSUM: "a payload does not match its checksum",
 }

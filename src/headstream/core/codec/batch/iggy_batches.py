@@ -45,10 +45,10 @@ TIME_KEY_LAST = cython.declare(cython.uint, int.from_bytes(b"tamp", "little"))
 INT64_KIND = cython.declare(cython.uchar, 7)
 TEXT_KIND = cython.declare(cython.uchar, 2)
 SAME_TIME_US = cython.declare(cython.ulonglong, 1000)
-"""Messages that were appended within this time after the first message of a batch are in this batch and have its time."""
+"""Messages appended within this number of microseconds after the first message of a batch are in the batch and have its time."""
 MAX_U32 = cython.declare(cython.ulonglong, 0xFFFF_FFFF)
 MAX_ORIGIN = cython.declare(cython.ulonglong, 0x7FFF_FFFF_0000_0000)
-"""The latest time of a batch's sender; with any delta it still fits into an int64."""
+"""Latest sender time of a batch, microseconds; with any delta, the sum still fits into an int64."""
 
 # The notes of _groups() for each batch, in bytes: end in the stored bytes, messages, smallest time of a sender, frames' bytes.
 # A fault is noted before.

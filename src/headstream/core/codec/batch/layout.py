@@ -45,8 +45,8 @@ _, KEY_NAME, KEY_LAST, KEY_KIND, KEY_SIZE, KEY_VALUE = positions("I 4s 2s B I")
 _, NULL_NAME, NULL_LAST, NULL_KIND, NULL_SIZE, NULL_VALUE, NULL_BYTES = positions("I 3s 4s B I B")
 _, TIME_NAME, TIME_LAST, TIME_KIND, TIME_SIZE, TIME_VALUE, TIME_BYTES = positions("I 8s 4s B I Q")
 
-# Iggy's batches (iggy_batches.py): the header of a batch, the head of a frame, what a batch's checksum covers before the
-# checksums of its frames, and the notes of encoding for each batch.
+# Iggy's batches (iggy_batches.py): the header of a batch, the head of a frame, the fields that a batch's checksum covers before
+# the checksums of its frames, and the encoding notes for each batch.
 _, BATCH_OFFSET, BATCH_TIME, BATCH_ORIGIN, BATCH_LENGTH, BATCH_CHECKSUM, BATCH_COUNT, BATCH_ZEROS, BATCH_BYTES = positions(
     "Q Q Q Q Q Q I 204s"
 )
@@ -72,7 +72,7 @@ _, COUNT_OPAQUE, COUNT_FALSE, COUNT_TRUE, COUNT_WHOLES, COUNT_FLOATS, COUNT_NANS
 )
 
 # A run of bytes: its begin and its end (or size). The parts of a message to be written (from_columns/pack.py). An entry of
-# hs.kinds (kafka/kinds.py). The window of noted ids (stored/repeats.py) before its ids. A slot of the table of keys
+# hs.kinds (kafka/kinds.py). The window of noted ids (stored/repeats.py) before its ids. A slot of the key table
 # (stored/compact.py): a hash, and the offset of the newest message with it plus one.
 _, RUN_END, RUN_BYTES = positions("q q")
 PLAN_PAYLOAD, PLAN_PAYLOAD_SIZE, PLAN_KEY, PLAN_KEY_SIZE, PLAN_BLOCK, PLAN_BLOCK_SIZE, PLAN_BYTES = positions("q q q q q q")
@@ -80,7 +80,7 @@ _, KINDS_EQUALS, KINDS_BEGIN, KINDS_END, KINDS_COUNT, KINDS_BYTES = positions("q
 _, WINDOW_NOTED, WINDOW_SEED, WINDOW_IDS = positions("Q Q 16s")
 _, SLOT_HASH_HIGH, SLOT_UNTIL, SLOT_BYTES = positions("Q Q Q")
 
-# Notes: the at, need and have of a fault, then the kernel's results, 64 bits each: of a walk and of made index rows; of a
+# Notes: the at, need and have of a fault, then the kernel's results, 64 bits each: of a walk and of created index rows; of a
 # check of sends, which continues later; of listed header blocks; of a filter's scan.
 _, _, _, NOTED_COUNT, NOTED_END, NOTED_LAST, _ = positions("q q q q q q")
 MADE_ROWS_END, MADE_UNTIL = NOTED_COUNT, NOTED_LAST

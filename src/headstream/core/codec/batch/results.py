@@ -11,7 +11,7 @@ from headstream.errors import DecodeError
 
 @dataclass(slots=True)
 class Stamped:
-    """Stored messages created from sent messages. The CRC-32C is computed with each state byte taken as 0."""
+    """Stored messages created from sent messages. The CRC-32C is computed with each state byte treated as 0."""
 
     data: bytearray
     count: int
@@ -25,7 +25,7 @@ class Scan:
     Args:
         end: The byte position after the last complete message.
         first_offset: Offset of the first message. Offsets and times (microseconds since 1970 UTC) are -1 if there is no message.
-        crc32c: CRC-32C of the complete messages with each state byte taken as 0.
+        crc32c: CRC-32C of the complete messages with each state byte treated as 0.
         fault: The fault of the next message; None if the range ends with a complete message.
     """
 

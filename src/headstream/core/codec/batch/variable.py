@@ -1,4 +1,4 @@
-"""Checks columns of variable length, in Arrow's layout, before a kernel reads them."""
+"""Checks variable-length columns, in Arrow's layout, before a kernel reads them."""
 
 from __future__ import annotations
 

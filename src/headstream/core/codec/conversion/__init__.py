@@ -4,7 +4,7 @@
     convert(message, to="kip82")                             returns the message in the dialect; a loss raises an error
     convert(message, to="kip82", on_loss=("text", "drop"))   applies the first policy that has a remedy for a loss
 
-    dialect               what it is                                                            what convert() returns
+    dialect               format                                                                result of convert()
     binary                Iggy's binary transport, within the limits of existing Iggy clients   bytes
     binary-wide           Iggy's binary transport within the limits of a wide topic             bytes
     binary-first          Iggy's first binary format, without state and checksum                bytes

@@ -41,7 +41,7 @@ _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|(?<=[+-])\.\d+)(?:[eE][+-]?\
 _TIME: Final = re.compile(r"(?=.{13}(?![^:,\[\]{}\"]))\d{1,2}:\d+:\d+\.\d+Z", re.DOTALL)
 _WIDTHS: Final = (("int8", 7), ("int16", 15), ("int32", 31), ("int64", 63))
 _MOST_DIGITS: Final = 40
-"""Numbers with more digits before the point are read as decimals."""
+"""Numbers with more digits before the decimal point are read as decimals."""
 
 
 def encode_connect(pairs: list[Pair]) -> list[KafkaHeader]:

@@ -1,4 +1,4 @@
-"""The conventions for typed headers in a Kafka record: Headstream's, and the conventions of other products.
+"""The conventions for typed headers in a Kafka record: Headstream's convention and those used by other products.
 
     headstream      strings, with their kinds in hs.kinds (kinds.py)      spring         Spring Kafka (spring.py)
     connect         Kafka Connect's SimpleHeaderConverter (connect.py)    cloudevents    CloudEvents 1.0 (cloudevents.py)
@@ -64,7 +64,7 @@ def encode_headers(message: Message, convention: Convention) -> list[KafkaHeader
         headers = {"spring": encode_spring, "connect": encode_connect, "connect-json": encode_envelopes}[convention](pairs)
     known, found = _by_key(pairs), _by_key(decode_headers(headers, convention))
     listed = {key for key in known if known[key] != found.get(key) and key != SPRING_TYPES} | added
-    if convention in ("connect", "cloudevents"):  # for readers that do not know the convention, which has no marker
+    if convention in ("connect", "cloudevents"):  # for readers that do not support the convention, which has no marker
         listed |= {key for key, value in pairs if value.kind not in (HeaderKind.RAW, HeaderKind.NULL)}
     exact = [pair for pair in pairs if pair[0] in listed]
     if convention == "cloudevents":

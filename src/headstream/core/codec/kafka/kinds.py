@@ -8,7 +8,7 @@
 
     hs.kinds    entry [& entry]*       ASCII
     entry       key = kind [, kind]*   the kinds of all headers of the key, in order
-    key         percent-encoded: every byte but A-Z a-z 0-9 - . _ ~
+    key         percent-encoded: every byte except A-Z a-z 0-9 - . _ ~
     kind        its name (or its number, if unknown) [: the value's bytes, little-endian, in hex]
 
     attempt: 3    source: web    hs.kinds: attempt=uint8&source=string
@@ -149,6 +149,6 @@ def decode_value(kind: int, data: bytes | None) -> HeaderValue | None:
         try:
             return HeaderValue(kind, struct.pack("<f" if kind == HeaderKind.FLOAT32 else "<d", float(data)))
         except OverflowError:
-            return None  # out of the range of single precision
+            return None  # outside the single-precision range
     value: HeaderValue | None = CONSTRUCTORS[KIND_NAMES[kind]](int(data)) if _WHOLE.fullmatch(data) else None
     return value

@@ -41,7 +41,7 @@ def encode_record(message: Message, *, convention: Convention = "headstream") ->
 
     Raises:
         HeaderError: the convention cannot represent a header, or a header is reserved.
-        InvalidInputError: the name of the topic is invalid in Kafka.
+        InvalidInputError: the topic name is invalid in Kafka.
     """
     for key in message.headers.keys():  # noqa: SIM118
         if is_reserved(key):
@@ -74,7 +74,7 @@ def decode_record(source: Any, *, on_loss: Literal["error", "drop"] = "error", c
         convention: The format of typed values; by default the format that a product's marker indicates, otherwise Headstream's.
 
     Raises:
-        HeaderError: a message cannot have a header of the record.
+        HeaderError: a message cannot have one of the record's headers.
         InvalidInputError: the object is not a record.
     """
     record = read_record(source)

@@ -96,9 +96,9 @@ class TypedHeaders:
             try:
                 key = block[begin + 4 : key_end].decode("utf-8")
             except UnicodeDecodeError as error:
-                raise DecodeError("the key of a header is not UTF-8", at + begin + 4 + error.start) from None
+                raise DecodeError("a header key is not UTF-8", at + begin + 4 + error.start) from None
             if not key and self.strict:
-                raise DecodeError("the key of a header is empty", at + begin)
+                raise DecodeError("a header key is empty", at + begin)
             value_end = key_end + 4
             if block[key_end:value_end] != b"\xff\xff\xff\xff":
                 value_end += self._length(block, key_end, at, key, limits.value_bytes + _TYPE_BYTES)
@@ -113,7 +113,7 @@ class TypedHeaders:
             length: int = _I32.unpack_from(block, begin)[0]
             if 0 <= length <= most and length <= have - 4:
                 return length
-        what = "the key of a header" if key is None else f"the value of the header {key!r:.60}"
+        what = "a header key" if key is None else f"the value of the header {key!r:.60}"
         if have < 4:
             raise DecodeError(f"the length of {what} is cut short", at + begin, 4, have)
         if length < 0:

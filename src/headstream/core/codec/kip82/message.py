@@ -109,7 +109,7 @@ def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRIC
     attributes.
     """
     reader = Reader(data, at)
-    offset, size, crc, magic, attributes = reader.pull_struct(_HEAD, "the header of a message")
+    offset, size, crc, magic, attributes = reader.pull_struct(_HEAD, "a message header")
     if magic not in _MIN_SIZE:
         raise DecodeError(f"magic {magic} is not 0, 1 or 2", at + 16)
     if size < _MIN_SIZE[magic]:
@@ -133,7 +133,7 @@ def decode_message(data: BytesLike, at: int = 0, *, layout: TypedHeaders = STRIC
             raise DecodeError(f"the headers have the invalid length {length}", block_at)
         headers = Headers.from_bytes(reader.pull_bytes(length, "the headers"), layout, at=block_at + 4)
     value = _pull_nullable(reader, "the value")
-    reader.pull_end("the value of a message")
+    reader.pull_end("a message value")
     message = Kip82Message(
         value=value,
         key=key,

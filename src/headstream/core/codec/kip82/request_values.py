@@ -10,7 +10,7 @@ PROPOSED_VERSION: Final = 4
 
 
 class RequestHead(NamedTuple):
-    """The header of a request; its response has the same version and correlation id."""
+    """A request header; its response has the same version and correlation id."""
 
     api_version: int = PROPOSED_VERSION
     correlation_id: int = 0
@@ -59,8 +59,8 @@ class ProduceRequest:
     """A request to append messages.
 
     Args:
-        acks: Who acknowledges the request: -1 all replicas, 1 the leader, 0 no broker (no response).
-        timeout_ms: How long the broker can wait for replicas.
+        acks: Which brokers acknowledge the request: -1 all replicas, 1 the leader, 0 no broker (no response).
+        timeout_ms: Maximum wait for replicas, milliseconds.
     """
 
     partitions: tuple[ProducePartition, ...]
@@ -82,7 +82,7 @@ class FetchRequest:
 
     Args:
         replica_id: -1 for a consumer.
-        max_wait_ms: How long to wait for `min_bytes`.
+        max_wait_ms: Maximum wait for `min_bytes`, milliseconds.
         min_bytes: Minimum number of bytes in the response, unless `max_wait_ms` expires.
         max_bytes: Maximum size of the entire response; None before version 3.
     """

@@ -144,7 +144,7 @@ def _by_topic(partitions: tuple[Any, ...], encode: Callable[[Any], bytes]) -> li
 def decode_request(data: BytesLike) -> tuple[RequestHead, ProduceRequest | FetchRequest]:
     """Decode the header and the request of a complete frame; message sets remain encoded."""
     reader = _open(data)
-    api_key, version, correlation_id = reader.pull_struct(struct.Struct(">hhi"), "the header of a request")
+    api_key, version, correlation_id = reader.pull_struct(struct.Struct(">hhi"), "a request header")
     if version not in _MAGICS.get(api_key, {}):
         raise DecodeError(f"API {api_key} in version {version} is not a Produce or Fetch request of KIP-82", 4)
     head = RequestHead(version, correlation_id, _pull_string(reader, "the client id", is_nullable=True))
@@ -156,7 +156,7 @@ def decode_request(data: BytesLike) -> tuple[RequestHead, ProduceRequest | Fetch
         )
         request = ProduceRequest(partitions=sets, acks=acks, timeout_ms=timeout_ms)
     else:
-        replica_id, max_wait_ms, min_bytes = reader.pull_struct(struct.Struct(">iii"), "the waits of a fetch")
+        replica_id, max_wait_ms, min_bytes = reader.pull_struct(struct.Struct(">iii"), "the limits of a fetch")
         max_bytes = _pull(reader, "i", "max_bytes") if version >= 3 else None
         places = _pull_topics(
             reader, 16, lambda topic: FetchPartition(topic, *reader.pull_struct(struct.Struct(">iqi"), "a partition to fetch"))
@@ -178,7 +178,7 @@ def decode_response(data: BytesLike, api_key: int, api_version: int) -> tuple[in
         form = struct.Struct(">ihqq" if api_version >= 2 else ">ihq")
 
         def pull_produced(topic: str) -> ProducedPartition:
-            partition, error, base_offset, *times = reader.pull_struct(form, "the result of a partition")
+            partition, error, base_offset, *times = reader.pull_struct(form, "a partition result")
             return ProducedPartition(topic, partition, error, base_offset, times[0] if times else None)
 
         produced = _pull_topics(reader, form.size, pull_produced)
@@ -199,9 +199,9 @@ def decode_response(data: BytesLike, api_key: int, api_version: int) -> tuple[in
 
 def _open(data: BytesLike) -> Reader:
     reader = Reader(data)
-    size = _pull(reader, "i", "the size of a frame")
+    size = _pull(reader, "i", "the frame size")
     if size != reader.remaining:
-        raise DecodeError("the size of the frame does not match its length field", 0, max(size, 0), reader.remaining)
+        raise DecodeError("the frame size does not match its length field", 0, max(size, 0), reader.remaining)
     return reader
 
 
@@ -226,14 +226,14 @@ def _pull_string(reader: Reader, subject: str, *, is_nullable: bool = False) -> 
 
 def _pull_set(reader: Reader) -> bytes:
     at = reader.at
-    size = _pull(reader, "i", "the size of a message set")
+    size = _pull(reader, "i", "the message set size")
     if size < 0:
         raise DecodeError(f"a message set has the invalid size {size}", at)
     return reader.pull_bytes(size, "a message set")
 
 
 def _pull_topics(reader: Reader, least_bytes: int, pull: Callable[[str], _T]) -> tuple[_T, ...]:
-    """Return the partitions of all topics; reject a count of elements that exceeds the remaining bytes."""
+    """Return the partitions of all topics; reject an element count that exceeds the remaining bytes."""
     found: list[_T] = []
     for _ in range(_pull_count(reader, 6, "topics")):
         topic = _pull_string(reader, "a topic") or ""

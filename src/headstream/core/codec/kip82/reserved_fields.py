@@ -28,7 +28,7 @@ _RESERVED_FIELDS: Final[tuple[tuple[str, HeaderKind, str, _Read], ...]] = (
     (APPENDED_HEADER, HeaderKind.INT64, "timestamp", lambda value, at: value if value // 1000 == at.timestamp_ms else None),
     (CHECKSUM_HEADER, HeaderKind.INT64, "checksum", lambda value, _: value if 0 <= value < 1 << 32 else None),
 )
-"""Header, its kind, the attribute of a Message, and its value's decoder (None for an invalid value); in order."""
+"""Header name, kind, Message attribute and value decoder (returns None for an invalid value), in order."""
 
 
 def from_message(message: Message) -> Kip82Message:

@@ -26,7 +26,7 @@ class PartitionsShape(Shape):
             writer.push_u32(number)
 
     def pull(self, reader: Reader, what: str) -> tuple[int, ...]:
-        inner = Reader(reader.pull_view(4 * reader.pull_u32(f"the count of {what}"), what))
+        inner = Reader(reader.pull_view(4 * reader.pull_u32(f"the number of {what}"), what))
         return tuple(inner.pull_u32(what) for _ in range(inner.remaining // 4))
 
     def from_json_value(self, json_value: Any, where: str) -> tuple[int, ...]:
@@ -100,7 +100,7 @@ class CreateGroup(TopicCommand[GroupDetails]):
     name: Text8
 
     def validate(self) -> None:
-        check_bytes(self.name, 1, 255, Status.INVALID_CONSUMER_GROUP_NAME, "the name of a consumer group")
+        check_bytes(self.name, 1, 255, Status.INVALID_CONSUMER_GROUP_NAME, "a consumer group name")
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,10 +73,10 @@ class PartitioningShape(Shape):
 def pull_partitioning(reader: Reader) -> Partitioning:
     """Read a partitioning; if the kind is valid but the value is not, the DecodeError has a specific status."""
     at = reader.at
-    kind = reader.pull_u8("the kind of partitioning")
-    value = reader.pull_bytes(reader.pull_u8("the length of partitioning"), "partitioning")
+    kind = reader.pull_u8("the partitioning kind")
+    value = reader.pull_bytes(reader.pull_u8("the partitioning length"), "partitioning")
     if kind not in (1, 2, 3):
-        raise DecodeError(f"the kind of partitioning must be 1, 2 or 3, not {kind}", at)
+        raise DecodeError(f"the partitioning kind must be 1, 2 or 3, not {kind}", at)
     try:
         return Partitioning(PartitioningKind(kind), value)
     except InvalidInputError as refused:
@@ -130,7 +130,7 @@ class PollMessages(Command[PolledMessages]):
     must_own: bool = False
     """Whether a client that names a group and a partition receives no messages of another member's partition."""
     timeout_ms: int = 0
-    """How long the server waits for messages if there are none."""
+    """Maximum wait for messages, milliseconds; 0 does not wait."""
 
     @property
     def strategy(self) -> PollingStrategy:
@@ -146,7 +146,7 @@ class PollMessages(Command[PolledMessages]):
         partition, code, value, count, auto_commit = _POLL_NUMBERS.unpack_from(data, begin)
         kind = POLLING_KINDS.get(code)
         if kind is None:
-            raise DecodeError(f"the kind of the start position must be 1 to 5, not {code}", begin + 4)
+            raise DecodeError(f"the start position's kind must be 1 to 5, not {code}", begin + 4)
         consumer, stream, topic = poll_targets(data[:begin])
         return cls(consumer, stream, topic, partition, kind, value, count, auto_commit == 1)
 
@@ -216,7 +216,7 @@ class SendMessages(TopicCommand[AppendedBatch]):
 
     def validate(self) -> None:
         if not len(self.messages):
-            raise refusal(Status.INVALID_MESSAGES_COUNT, "a send without messages")
+            raise refusal(Status.INVALID_MESSAGES_COUNT, "a send must contain at least one message")
 
     def to_json(self) -> HttpRequest:
         path = f"/streams/{IDENTIFIER.quote(self.stream)}/topics/{IDENTIFIER.quote(self.topic)}/messages"
@@ -267,7 +267,7 @@ def poll_targets(data: bytes) -> tuple[ConsumerRef, Identifier, Identifier]:
     """Decode the consumer, stream and topic of a poll."""
     reader = Reader(data)
     targets = CONSUMER.pull(reader, "consumer"), IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic")
-    reader.pull_end("the topic of a poll")
+    reader.pull_end("a poll's topic")
     return targets
 
 
@@ -275,7 +275,7 @@ def poll_targets(data: bytes) -> tuple[ConsumerRef, Identifier, Identifier]:
 def _send_targets(data: bytes) -> tuple[Identifier, Identifier, Partitioning]:
     reader = Reader(data)
     targets = IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic"), pull_partitioning(reader)
-    reader.pull_end("the partitioning of a send")
+    reader.pull_end("a send's partitioning")
     return targets
 
 
@@ -283,11 +283,11 @@ def _is_later_send(view: memoryview) -> bool:
     """Return whether a payload begins with the length of stream, topic, partitioning and count, as in newer versions of Iggy."""
     reader = Reader(view)
     try:
-        end = 4 + reader.pull_u32("the length of metadata")
+        end = 4 + reader.pull_u32("the metadata length")
         IDENTIFIER.pull(reader, "stream")
         IDENTIFIER.pull(reader, "topic")
         pull_partitioning(reader)
-        reader.pull_u32("the count of messages")
+        reader.pull_u32("the message count")
     except DecodeError:
         return False
     return reader.at == end

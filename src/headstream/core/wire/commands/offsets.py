@@ -93,7 +93,7 @@ class StoreOffset(Command[None]):
     partition: PartitionOrNone
     offset: U64
     must_own: bool = False
-    """Whether another member's partition is refused."""
+    """Whether to refuse a partition that another member owns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ class CreatePartitions(TopicCommand[None]):
     partitions_count: U32
 
     def validate(self) -> None:
-        check_count(self.partitions_count, 1, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
+        check_count(self.partitions_count, 1, 1000, Status.TOO_MANY_PARTITIONS, "the partition count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class DeletePartitions(TopicCommand[None]):
     partitions_count: U32
 
     def validate(self) -> None:
-        check_count(self.partitions_count, 1, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
+        check_count(self.partitions_count, 1, 1000, Status.TOO_MANY_PARTITIONS, "the partition count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +42,4 @@ class DeleteSegments(TopicCommand[None]):
     segments_count: U32
 
     def validate(self) -> None:
-        check_count(self.segments_count, 1, 100_000, Status.INVALID_SEGMENTS_COUNT, "the count of segments")
+        check_count(self.segments_count, 1, 100_000, Status.INVALID_SEGMENTS_COUNT, "the segment count")

@@ -200,6 +200,6 @@ def _map_from_json(json_value: Any, kind: type[Any], where: str) -> dict[int, An
     found = {}
     for name, item in json_value.items():
         if not (name.isascii() and name.isdecimal() and len(name) <= 10 and int(name) < 1 << 32):
-            raise invalid_value(name, "the number of a stream or topic", where)
+            raise invalid_value(name, "a stream or topic number", where)
         found[int(name)] = kind.read(item, f"{where}.{name}")
     return found

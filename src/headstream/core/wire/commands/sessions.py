@@ -23,7 +23,7 @@ _VERSION: Final = re.compile(r"0\.(\d{1,6})\.")
 
 
 class TrailingShape(Shape):
-    """A string at the end of a command that can be missing."""
+    """An optional string at the end of a command."""
 
     is_optional = True
 

@@ -62,7 +62,7 @@ class CreateStream(Command[StreamDetails]):
     name: Text8
 
     def validate(self) -> None:
-        check_bytes(self.name, 1, 255, Status.INVALID_STREAM_NAME, "the name of a stream")
+        check_bytes(self.name, 1, 255, Status.INVALID_STREAM_NAME, "a stream name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class UpdateStream(Command[None]):
     name: Text8
 
     def validate(self) -> None:
-        check_bytes(self.name, 1, 255, Status.INVALID_STREAM_NAME, "the name of a stream")
+        check_bytes(self.name, 1, 255, Status.INVALID_STREAM_NAME, "a stream name")
 
 
 @dataclass(frozen=True, slots=True)

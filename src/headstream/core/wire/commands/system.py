@@ -78,7 +78,7 @@ class TypesShape(Shape):
             writer.push_u8(kind)
 
     def pull(self, reader: Reader, what: str) -> tuple[Any, ...]:
-        return tuple(TYPE.pull(reader, "snapshot type") for _ in range(reader.pull_u8(f"the count of {what}")))
+        return tuple(TYPE.pull(reader, "snapshot type") for _ in range(reader.pull_u8(f"the number of {what}")))
 
     def to_json_value(self, value: tuple[SnapshotType, ...]) -> list[str]:
         return [TYPE.to_json_value(kind) for kind in value]
@@ -344,7 +344,7 @@ class GetClient(Command[ClientDetails | None]):
     client_id: U32
 
     def validate(self) -> None:
-        check_count(self.client_id, 1, (1 << 32) - 1, Status.INVALID_CLIENT_ID, "the id of a client")
+        check_count(self.client_id, 1, (1 << 32) - 1, Status.INVALID_CLIENT_ID, "a client id")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from headstream.core.wire.statuses import Status
 _NEVER: Final = (1 << 64) - 1
 _MICROSECONDS_BYTES: Final = 8
 _SECONDS_BYTES: Final = 4
-"""The expiry as the Node and C# clients of existing servers write it."""
+"""Size of the expiry that the Node and C# clients of existing servers send, bytes."""
 
 
 def _check_name(name: str) -> None:
-    check_bytes(name, 3, 30, Status.INVALID_PERSONAL_ACCESS_TOKEN_NAME, "the name of a personal access token")
+    check_bytes(name, 3, 30, Status.INVALID_PERSONAL_ACCESS_TOKEN_NAME, "a personal access token name")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@
     update     stream | topic | compression u8 | expiry u64 | max_size u64 | replication u8 | name text8
 
 Layouts of older clients: until 2024-07 the expiry is u32 seconds (0: no expiry); until 2024-03-31 there is no compression; until
-2024-01-15 there is neither max size nor replication. The layout is the one in which the name ends at the end of the payload.
+2024-01-15 there is neither max size nor replication. The name must end at the end of the payload, which determines the layout.
 """
 
 from __future__ import annotations
@@ -205,8 +205,8 @@ class CreateTopic(Command[TopicDetails]):
         return cls(stream, number, count, compression, expiry, size, replication, name, generation)
 
     def validate(self) -> None:
-        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
-        check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
+        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "a topic name")
+        check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the partition count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ _UPDATE_LAYOUTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class UpdateTopic(TopicCommand[None]):
-    """Change the name and the settings of a topic. None leaves a setting unchanged; only protocol 0.11 can send None.
+    """Change a topic's name and settings. None leaves a setting unchanged; only protocol 0.11 can send None.
 
     Some clients of existing servers send an older layout, which is read but never written.
     """
@@ -285,7 +285,7 @@ class UpdateTopic(TopicCommand[None]):
         return reader.remaining
 
     def validate(self) -> None:
-        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
+        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "a topic name")
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class _LenientOptional(OptionalShape):
 
 def check_username(username: str) -> None:
     """Raise an error if a user name is invalid."""
-    check_bytes(username, 3, 50, Status.INVALID_USERNAME, "a user's name")
+    check_bytes(username, 3, 50, Status.INVALID_USERNAME, "a user name")
 
 
 def check_password(password: str) -> None:

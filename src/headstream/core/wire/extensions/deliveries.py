@@ -123,7 +123,7 @@ class SettleDeliveries(GroupCommand[SettledDeliveries]):
         pause_rule_of(self)
         if len(self.changes) > _MAX_CHANGES:
             raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps exceed the limit of one request, {_MAX_CHANGES}")
-        check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the name of the dead-letter topic")
+        check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the dead-letter topic name")
         for change in self.changes:
             if change.from_offset >= change.until_offset:
                 raise refusal(Status.INVALID_FORMAT, f"the range {change.from_offset} to {change.until_offset} is empty")
@@ -132,7 +132,7 @@ class SettleDeliveries(GroupCommand[SettledDeliveries]):
 
 
 class _Pausing(Protocol):
-    """The fields of a command that define the rule for pausing a group."""
+    """The command fields that define a group's pause rule."""
 
     @property
     def pause_failures(self) -> int: ...

@@ -20,7 +20,7 @@ from headstream.core.wire.statuses import Status
 
 
 def _check_writer(writer: str) -> None:
-    check_bytes(writer, 1, 255, Status.INVALID_FORMAT, "the name of a writer")
+    check_bytes(writer, 1, 255, Status.INVALID_FORMAT, "a writer name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class StageBatch(Command[StagedBatch]):
 
     def validate(self) -> None:
         _check_writer(self.writer)
-        check_bytes(self.part, 1, 100, Status.INVALID_FORMAT, "the name of a part")
+        check_bytes(self.part, 1, 100, Status.INVALID_FORMAT, "a part name")
         if not len(self.messages):
-            raise refusal(Status.INVALID_MESSAGES_COUNT, "a batch without messages")
+            raise refusal(Status.INVALID_MESSAGES_COUNT, "a batch must contain at least one message")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Commands for groups with sticky partition assignments, lags of groups, and offsets of several partitions.
+"""Commands for groups with sticky partition assignments, group lags, and offsets of several partitions.
 
 An offset committed with these commands is the offset of the next message, not of the last processed message.
 """
@@ -72,7 +72,7 @@ class GetGroupLag(GroupCommand[GroupLag]):
 
 @dataclass(frozen=True, slots=True)
 class ListGroupLags(TopicCommand[tuple[GroupLag, ...]]):
-    """Return the lags of all groups of a topic."""
+    """Return the lags of all of a topic's groups."""
 
     code = Code.LIST_GROUP_LAGS
     reply = many(GroupLag)

@@ -33,7 +33,7 @@ _MAX_CHANGES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class LeasedOffsets(Record):
-    """A range of leased messages, and how often these messages have failed."""
+    """A range of leased messages, and the number of failures of each message."""
 
     from_offset: U64
     until_offset: U64
@@ -90,7 +90,7 @@ class LeaseMessages(GroupCommand[LeasedMessages]):
 
     def validate(self) -> None:
         pause_rule_of(self)
-        check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the name of the dead-letter topic")
+        check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the dead-letter topic name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class SettleLeases(GroupCommand[RefusedChanges]):
         pause_rule_of(self)
         if len(self.changes) > _MAX_CHANGES:
             raise refusal(Status.INVALID_FORMAT, f"{len(self.changes)} steps exceed the limit of one request, {_MAX_CHANGES}")
-        check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the name of the dead-letter topic")
+        check_bytes(self.dead_letter, 0, 511, Status.INVALID_FORMAT, "the dead-letter topic name")
         for change in self.changes:
             is_single = change.step in (LeaseStep.FAILED, LeaseStep.POISONED)
             if change.from_offset >= change.until_offset or (is_single and change.until_offset - change.from_offset > 1):

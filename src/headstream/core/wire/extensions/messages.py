@@ -128,7 +128,7 @@ class AppendMessages(TopicCommand[FirstOffset]):
 
     def validate(self) -> None:
         if not len(self.messages):
-            raise refusal(Status.INVALID_MESSAGES_COUNT, "an append without messages")
+            raise refusal(Status.INVALID_MESSAGES_COUNT, "an append must contain at least one message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,9 @@ class SetState(TopicCommand[None]):
     by: Annotated[Text32, Default("")] = ""
 
     def validate(self) -> None:
-        check_bytes(self.reason, 0, MAX_REASON_BYTES, Status.INVALID_FORMAT, "the reason of a change of states")
-        check_bytes(self.by, 0, MAX_AUTHOR_BYTES, Status.INVALID_FORMAT, "the author of a change of states")
-        check_count(len(self.offsets), 0, MAX_STATE_OFFSETS, Status.INVALID_FORMAT, "the count of offsets of a change of states")
+        check_bytes(self.reason, 0, MAX_REASON_BYTES, Status.INVALID_FORMAT, "the reason for a state change")
+        check_bytes(self.by, 0, MAX_AUTHOR_BYTES, Status.INVALID_FORMAT, "the author of a state change")
+        check_count(len(self.offsets), 0, MAX_STATE_OFFSETS, Status.INVALID_FORMAT, "the number of offsets in a state change")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +197,12 @@ class RemoveMarked(TopicCommand[RemovedMessages]):
     reason: Text32
 
     def validate(self) -> None:
-        check_bytes(self.reason, 1, MAX_REASON_BYTES, Status.INVALID_FORMAT, "the reason of the marks")
+        check_bytes(self.reason, 1, MAX_REASON_BYTES, Status.INVALID_FORMAT, "the reason for the marks")
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRange(Record):
-    """The size of a range of offsets, read from the indexes without reading messages.
+    """The size of an offset range, read from the indexes without reading messages.
 
     Args:
         size_bytes: Approximate stored size of the range.
@@ -215,7 +215,7 @@ class MeasuredRange(Record):
 
 @dataclass(frozen=True, slots=True)
 class MeasureRange(TopicCommand[MeasuredRange]):
-    """Return the size of a range of offsets, and the offset that a number of bytes reaches."""
+    """Return the size of an offset range, and the offset that a number of bytes reaches."""
 
     code = Code.MEASURE_RANGE
     reply = one(MeasuredRange)

@@ -61,7 +61,7 @@ class AppendNumbered(TopicCommand[AppendedBatch]):
 
     def validate(self) -> None:
         if not len(self.messages):
-            raise refusal(Status.INVALID_MESSAGES_COUNT, "an append without messages")
+            raise refusal(Status.INVALID_MESSAGES_COUNT, "an append must contain at least one message")
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class NumbersShape(Shape):
             writer.push_u64(number)
 
     def pull(self, reader: Reader, what: str) -> tuple[int, ...]:
-        inner = Reader(reader.pull_view(8 * reader.pull_u32(f"the count of {what}"), what))
+        inner = Reader(reader.pull_view(8 * reader.pull_u32(f"the number of {what}"), what))
         return tuple(inner.pull_u64(what) for _ in range(inner.remaining // 8))
 
     def to_json_value(self, value: tuple[int, ...]) -> list[int]:
@@ -91,7 +91,7 @@ class ByNumberShape(Shape):
             writer.push_u64(item)
 
     def pull(self, reader: Reader, what: str) -> dict[int, int]:
-        inner = Reader(reader.pull_view(12 * reader.pull_u32(f"the count of {what}"), what))
+        inner = Reader(reader.pull_view(12 * reader.pull_u32(f"the number of {what}"), what))
         return {inner.pull_u32(what): inner.pull_u64(what) for _ in range(inner.remaining // 12)}
 
     def to_json_value(self, value: Mapping[int, int]) -> dict[str, int]:
@@ -123,8 +123,8 @@ class ChangesShape(Shape):
 
     def pull(self, reader: Reader, what: str) -> dict[str, int | str | None]:
         found: dict[str, int | str | None] = {}
-        for _ in range(reader.pull_u8(f"the count of {what}")):
-            name = reader.pull_text8("the name of an option")
+        for _ in range(reader.pull_u8(f"the number of {what}")):
+            name = reader.pull_text8("an option name")
             has = reader.pull_u8(f"the presence flag of {name}")
             found[name] = reader.pull_text32(name) if has == _IS_TEXT else reader.pull_u64(name) if has == 1 else None
         return found
@@ -212,7 +212,7 @@ class StatesShape(Shape):
             writer.push_u8(state)
 
     def pull(self, reader: Reader, what: str) -> tuple[int, ...]:
-        return tuple(reader.pull_bytes(reader.pull_u8(f"the count of {what}"), what))
+        return tuple(reader.pull_bytes(reader.pull_u8(f"the number of {what}"), what))
 
     def to_json_value(self, value: tuple[int, ...]) -> list[str]:
         return [state_name(state) for state in value]
@@ -247,7 +247,7 @@ class StateShape(Shape):
         try:
             return parse_state(json_value)
         except (InvalidInputError, AttributeError):
-            raise invalid_value(json_value, "the name of a state", where) from None
+            raise invalid_value(json_value, "a state name", where) from None
 
 
 class Choice(Shape):

@@ -70,9 +70,9 @@ class CreateOpenTopic(Command[OpenTopic]):
     kafka_headers: MaybeText = None
 
     def validate(self) -> None:
-        check_bytes(self.stream, 1, 255, Status.INVALID_STREAM_NAME, "the name of a stream")
-        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
-        check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the count of partitions")
+        check_bytes(self.stream, 1, 255, Status.INVALID_STREAM_NAME, "a stream name")
+        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "a topic name")
+        check_count(self.partitions_count, 0, 1000, Status.TOO_MANY_PARTITIONS, "the partition count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class ListOpenTopics(Command[tuple[OpenTopic, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ChangeTopicOptions(TopicCommand[OpenTopic]):
-    """Change options of a topic, given by the field names of model.topology.TopicOptions; None unsets an option."""
+    """Change topic options, given by the field names of model.topology.TopicOptions; None unsets an option."""
 
     code = Code.CHANGE_TOPIC_OPTIONS
     reply = one(OpenTopic)
@@ -103,13 +103,13 @@ class ChangeTopicOptions(TopicCommand[OpenTopic]):
 
 @dataclass(frozen=True, slots=True)
 class RenameTopic(TopicCommand[None]):
-    """Change only the name of a topic."""
+    """Change only a topic's name."""
 
     code = Code.RENAME_TOPIC
     name: Text8
 
     def validate(self) -> None:
-        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "the name of a topic")
+        check_bytes(self.name, 1, 255, Status.INVALID_TOPIC_NAME, "a topic name")
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ _FAULTS: Final = {
     BatchFault.RESERVED: (Status.INVALID_RESERVED_FIELD, "a reserved field of a batch is not 0"),
     BatchFault.BATCH_CHECKSUM: (Status.INVALID_BATCH_CHECKSUM, "a batch does not match its checksum"),
     BatchFault.MESSAGE_CHECKSUM: (Status.INVALID_MESSAGE_CHECKSUM, "a message does not match its checksum"),
-    BatchFault.KEY_KIND: (Status.INVALID_HEADER_KIND, "the key of a header is not a string"),
-    BatchFault.HEADERS: (Status.INVALID_HEADER_KEY, "the headers of a message are cut short"),
+    BatchFault.KEY_KIND: (Status.INVALID_HEADER_KIND, "a header key is not a string"),
+    BatchFault.HEADERS: (Status.INVALID_HEADER_KEY, "a message's headers are cut short"),
     BatchFault.EMPTY_PAYLOAD: (Status.EMPTY_MESSAGE_PAYLOAD, "a message has no payload"),
 }
 
@@ -64,7 +64,7 @@ class VsrEncoding(Encoding):
         return pull_request(kind, reader)
 
     def encode_reply(self, command: Command[Any], reply: Any) -> list[BytesLike]:
-        """Encode the body of a reply, with a count of errors if the operation has such a count."""
+        """Encode the body of a reply, with an error count if the operation has such a count."""
         writer = Writer()
         if type(command).code in RESULT_CODES:
             writer.push_u32(0)
@@ -97,16 +97,16 @@ def _decode_poll(body: bytes, hold_ms: int) -> PollMessages:
 
 def _decode_send(reader: Reader) -> SendMessages:
     """Decode a send: metadata_length u32 | stream | topic | partitioning | count u32 | batch."""
-    end = reader.pull_u32("the length of metadata") + reader.at
+    end = reader.pull_u32("the metadata length") + reader.at
     stream, topic = IDENTIFIER.pull(reader, "stream"), IDENTIFIER.pull(reader, "topic")
     partitioning = pull_partitioning(reader)
-    reader.pull_u32("the count of messages")
+    reader.pull_u32("the message count")
     if reader.at != end:
-        raise DecodeError("the length of a send's metadata is wrong", reader.at)
+        raise DecodeError("the metadata length of a send is wrong", reader.at)
     if partitioning.kind is PartitioningKind.PARTITION_ID:
         number = int.from_bytes(partitioning.value, "little") + 1
         partitioning = Partitioning(PartitioningKind.PARTITION_ID, min(number, 0xFFFF_FFFF).to_bytes(4, "little"))
-    found = decode_batch(reader.pull_view(reader.remaining, "the batch of a send"))
+    found = decode_batch(reader.pull_view(reader.remaining, "a send's batch"))
     if isinstance(found, int):
         status, what = _FAULTS[found]
         error = DecodeError(what, HEADER_BYTES)

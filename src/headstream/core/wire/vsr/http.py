@@ -125,7 +125,7 @@ def _older_headers(headers: Any, number: int) -> dict[str, Any] | None:
         key = entry.get("key") if isinstance(entry, dict) else None
         if not isinstance(key, dict):
             raise DecodeError("a header must be an object with key and value", 0, where=place)
-        error = DecodeError("the key of a header must be of kind string, valid UTF-8, and unique in a message", 0, where=place)
+        error = DecodeError("a header key must be of kind string, valid UTF-8, and unique in a message", 0, where=place)
         error.status = Status.INVALID_HEADER_KIND
         try:
             text = _decode_base64(key.get("value")).decode()
@@ -170,6 +170,6 @@ def _user_headers(reader: Reader) -> Iterator[dict[str, Any]]:
 
 
 def _field(reader: Reader) -> dict[str, str]:
-    kind = reader.pull_u8("the kind of a header")
-    data = reader.pull_bytes(reader.pull_u32("the length of a header"), "a header")
+    kind = reader.pull_u8("a header kind")
+    data = reader.pull_bytes(reader.pull_u32("a header's length"), "a header")
     return {"kind": KIND_NAMES.get(kind, f"unknown({kind})"), "value": base64.b64encode(data).decode()}

@@ -45,7 +45,7 @@ from headstream.errors import DecodeError
 
 
 class FromZero(Unsigned):
-    """The number of a partition, u32: numbered from 0 in the bytes, and from 1 in a command or record."""
+    """A partition number, u32: numbered from 0 in the bytes, and from 1 in a command or record."""
 
     def __init__(self) -> None:
         super().__init__(4)
@@ -168,7 +168,7 @@ _RECORDS: Final[dict[type[Record], tuple[tuple[str, Shape], ...]]] = {
     AppendedBatch: (("count", _U32), *_fields(AppendedBatch, partition=_FROM_ZERO)),
     Stats: (*_fields(Stats), ("threads_count", _U32), ("free_disk_bytes", _U64), ("total_disk_bytes", _U64)),
 }
-"""The fields of records that differ; a field without a name has no value."""
+"""The record fields that differ; a field without a name has no value."""
 
 REPLIES: Final[dict[type[Command[Any]], Shape]] = {
     ListTopics: Records(Topic, is_counted=True),

@@ -23,22 +23,22 @@ SERVER_VERSION: Final = "0.9.0"
 
 def decode_login(reader: Reader) -> Login | LoginWithToken:
     """Decode a login; HeadstreamError with status 14003 if the server does not support the client's protocol."""
-    protocol = reader.pull_u32("the version of the protocol")
+    protocol = reader.pull_u32("the protocol version")
     if protocol >> 10 != PROTOCOL >> 10:
         version = f"{protocol >> 20}.{protocol >> 10 & 1023}.{protocol & 1023}"
         advice = "Use SDK 0.11 (apache-iggy 0.9.0), or an SDK before 0.7 (iggy-py)"
         raise refusal(Status.INCOMPATIBLE_PROTOCOL, f"version {version} of Iggy's protocol is not supported", advice=advice)
-    reader.pull_text8("the name of the SDK")
-    reader.pull_text8("the version of the SDK")
+    reader.pull_text8("the SDK name")
+    reader.pull_text8("the SDK version")
     first = reader.pull_text8("a username or a token")
     at = reader.at
     try:
         login = Login(first, reader.pull_text8("a password"))
-        reader.pull_text32("the context of a login")
+        reader.pull_text32("the login context")
         reader.pull_end("a login")
     except DecodeError:
         reader.at = at
-        reader.pull_text32("the context of a login")
+        reader.pull_text32("the login context")
         reader.pull_end("a login")
         return LoginWithToken(first)
     return login

@@ -50,7 +50,7 @@ _READS: Final = frozenset(
 )
 
 RESULT_CODES: Final = {*_WRITES.values(), Code.LOGIN_WITH_TOKEN} - {Code.LOGOUT, Code.SEND_MESSAGES, Code.DELETE_SEGMENTS}
-"""The commands whose reply begins with a count of errors, which is 0."""
+"""The commands whose reply begins with an error count, which is 0."""
 
 
 def code_of(operation: int, read_code: int) -> int:

@@ -116,7 +116,7 @@ TOPIC_OPTIONS: Final[dict[str, Option]] = {
 
 
 def pull_options(reader: Reader, known: Mapping[str, Option]) -> dict[str, Any]:
-    """Decode the options of a request to the fields that they set.
+    """Decode a request's options to the fields that they set.
 
     Raises:
         HeadstreamError: an unknown key (status 4041), an invalid value (4042) or too many options (4043).
@@ -125,10 +125,10 @@ def pull_options(reader: Reader, known: Mapping[str, Option]) -> dict[str, Any]:
         raise refusal(Status.OPTIONS_TOO_LARGE, f"options must have at most {_MAX_BYTES} bytes, not {reader.remaining}")
     fields, seen = dict[str, Any](), set[str]()
     while reader.remaining:
-        at, kind = reader.at, reader.pull_u8("the kind of an option's key")
-        key = reader.pull_text32("the key of an option")
-        value_kind = reader.pull_u8("the kind of an option")
-        value = reader.pull_bytes(reader.pull_u32("the length of an option"), "an option")
+        at, kind = reader.at, reader.pull_u8("the kind of an option key")
+        key = reader.pull_text32("an option key")
+        value_kind = reader.pull_u8("an option's kind")
+        value = reader.pull_bytes(reader.pull_u32("an option's length"), "an option")
         if kind != _KEY_KIND or key in seen or not value:
             raise DecodeError(f"the option {key!r:.60} is repeated, has no value, or has a key that is not a string", at)
         seen.add(key)
@@ -145,7 +145,7 @@ def read_options(texts: object, known: Mapping[str, Option]) -> dict[str, Any]:
         raise DecodeError("options must be an object whose values are strings", 0, where="body.options")
     for key, text in (texts or {}).items():
         if not isinstance(text, str):
-            raise DecodeError("the value of an option must be a string", 0, where=f"body.options.{key}")
+            raise DecodeError("an option value must be a string", 0, where=f"body.options.{key}")
         fields |= _read_option(key, _KEY_KIND, text.encode(), known)
     return fields
 

@@ -24,10 +24,10 @@ def test_stamp_refuses_a_value_that_has_not_the_width_of_its_kind(stamp: ModuleT
 
 
 def test_stamp_refuses_text_that_is_not_utf8_and_a_bool_that_is_not_one(stamp: ModuleType) -> None:
-    with pytest.raises(DecodeError, match="string header is not UTF-8") as caught:
+    with pytest.raises(DecodeError, match="string header value is not UTF-8") as caught:
         stamp.stamp(sent(b"p", header("k", 2, b"ab\xff")), 0, NOW, SEED, False)
     assert caught.value.at == 32
-    with pytest.raises(DecodeError, match="key of a header is not UTF-8") as caught:
+    with pytest.raises(DecodeError, match="header key is not UTF-8") as caught:
         stamp.stamp(sent(b"p", header(b"abcdefghij\xc3", 2, b"ab")), 0, NOW, SEED, False)
     assert caught.value.at == 34
     with pytest.raises(DecodeError, match="not 0 or 1"):

@@ -88,7 +88,7 @@ def test_what_the_proposal_contradicts_is_refused_strictly_and_read_leniently(bl
 
 def test_an_empty_key_is_read_leniently_and_never_written() -> None:
     block = header("", 8, b"x")
-    with pytest.raises(DecodeError, match="the key of a header is empty"):
+    with pytest.raises(DecodeError, match="a header key is empty"):
         read(block)
     assert read(block, LENIENT)[""] == "x"
     with pytest.raises(HeaderError, match="1 to 255 bytes"):
@@ -127,10 +127,10 @@ def test_a_kind_that_the_proposal_has_not_is_refused_by_name(value: hs.HeaderVal
 @pytest.mark.parametrize(
     ("block", "text"),
     [
-        (b"\0\0\0", "the length of the key of a header is cut short at byte 0: 4 bytes needed, 3 there"),
-        (struct.pack(">i", -1), "the key of a header has the invalid length -1 at byte 0"),
-        (struct.pack(">i", 0x7FFFFFFF) + b"k", "the key of a header is cut short at byte 4: 2147483647 bytes needed, 1 there"),
-        (struct.pack(">i", 1) + b"\xff" + struct.pack(">i", -1), "the key of a header is not UTF-8 at byte 4"),
+        (b"\0\0\0", "the length of a header key is cut short at byte 0: 4 bytes needed, 3 there"),
+        (struct.pack(">i", -1), "a header key has the invalid length -1 at byte 0"),
+        (struct.pack(">i", 0x7FFFFFFF) + b"k", "a header key is cut short at byte 4: 2147483647 bytes needed, 1 there"),
+        (struct.pack(">i", 1) + b"\xff" + struct.pack(">i", -1), "a header key is not UTF-8 at byte 4"),
         (struct.pack(">i", 1) + b"k" + struct.pack(">i", -2), "the value of the header 'k' has the invalid length -2 at byte 5"),
         (struct.pack(">i", 1) + b"k\0\0", "the length of the value of the header 'k' is cut short at byte 5"),
         (header("k", 8, b"abc")[:-1], "the value of the header 'k' is cut short at byte 9: 4 bytes needed, 3 there"),
@@ -149,7 +149,7 @@ def test_limits_bound_what_is_read_and_written() -> None:
     small = TypedHeaders(limits=HeaderLimits(block_bytes=40, count=2, key_bytes=3, value_bytes=5))
     cases: list[tuple[dict[str, Any], str]] = [
         ({"a": 1, "b": 2, "c": 3}, "at most 2 headers|at most 40 bytes"),
-        ({"abcd": True}, "the key of a header must have at most 3 bytes, not 4"),
+        ({"abcd": True}, "a header key must have at most 3 bytes, not 4"),
         ({"a": "123456"}, "the value of the header 'a' must have at most 6 bytes, not 7"),
         ({"a": b"", "b": b"", "c": b""}, "at most 2 headers"),
     ]

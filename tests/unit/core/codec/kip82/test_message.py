@@ -91,7 +91,7 @@ def test_kafkas_own_record_batch_is_told_apart_by_its_checksum() -> None:
     [
         (message(b"v", magic=3), "magic 3 is not 0, 1 or 2 at byte 16"),
         (message(b"v")[:20], "cut short"),
-        (message(b"v")[:10], "the header of a message is cut short"),
+        (message(b"v")[:10], "a message header is cut short"),
         (struct.pack(">qiIbB", 0, 5, 0, 2, 0), "must have a size of 22 or more, not 5 at byte 8"),
         (struct.pack(">qiIbB", 0, -1, 0, 0, 0), "must have a size of 14 or more, not -1"),
         (message(b"v", attributes=0x20), "attributes 0x20 have bits that are undefined in magic 2 at byte 17"),

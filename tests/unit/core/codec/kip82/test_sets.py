@@ -71,7 +71,7 @@ def test_snappy_and_lz4_are_unpacked_by_what_is_given_and_else_name_the_package(
         (message(gzip.compress(message(b"v"))[:-9], attributes=1), "cut short"),
         (message(None, attributes=1), "is null"),
         (message(gzip.compress(b""), attributes=1), "contains no message"),
-        (message(gzip.compress(b"?"), attributes=1), r"the header of a message is cut short \(byte 0 of the decompressed set\)"),
+        (message(gzip.compress(b"?"), attributes=1), r"a message header is cut short \(byte 0 of the decompressed set\)"),
         (message(gzip.compress(message(gzip.compress(b""), attributes=1)), attributes=1), "contains another compressed"),
         (message(gzip.compress(message(b"v")), BLOCK, attributes=0x11), "must not have headers"),
         (message(b"v", attributes=5), "gzip, snappy or lz4, not 5"),

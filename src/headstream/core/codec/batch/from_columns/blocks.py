@@ -90,7 +90,7 @@ def _write_column(
     some_null: cython.bint,
     q: cython.p_uchar,
 ) -> cython.void:
-    """Write the headers of a column."""
+    """Write a column's headers."""
     i: cython.longlong
     for i in range(count):
         if not c.is_null(validity, some_null, i):
@@ -121,7 +121,7 @@ def _measure_lists(
     validity: cython.p_const_uchar,
     some_null: cython.bint,
 ) -> cython.void:
-    """Add the size of each message's list of headers to the message's size."""
+    """Add the size of each message's header list to the message's size."""
     i: cython.longlong
     for i in range(count):
         if not c.is_null(validity, some_null, i):
@@ -149,7 +149,7 @@ def _write_lists(
     some_null: cython.bint,
     q: cython.p_uchar,
 ) -> cython.void:
-    """Write lists of headers."""
+    """Write header lists."""
     i: cython.longlong
     j: cython.longlong
     for i in range(count):
@@ -199,21 +199,21 @@ class _BlockPart(NamedTuple):
 
 
 class BlockBuilder:
-    """Builds the header blocks of a number of messages; InvalidInputError if buffers are inconsistent."""
+    """Builds header blocks for a number of messages; InvalidInputError if buffers are inconsistent."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._parts: list[_BlockPart] = []
 
     def add_blocks(self, blocks: VariableColumn) -> None:
-        """Add one existing block per message; null for a message without a block."""
+        """Add one existing block per message; null if a message has no block."""
         check_variable("blocks", blocks, self._count)
         self._parts.append(_BlockPart(blocks))
 
     def add_lists(self, lists: VariableColumn, keys: VariableColumn, kinds: BytesLike, values: VariableColumn) -> None:
-        """Add lists of headers.
+        """Add header lists.
 
-        The lists consist of offsets into the columns of keys and encoded values, which contain no nulls.
+        The lists consist of offsets into the key and value columns, which contain no nulls.
         """
         entries = memoryview(kinds).nbytes
         check_variable("keys", keys, entries)

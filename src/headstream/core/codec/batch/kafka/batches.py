@@ -42,7 +42,7 @@ else:
     from cython.cimports.headstream.core.codec.batch.stored.scan import end_of
 
 HEAD_BYTES: Final = layout.RECORDS_HEAD
-"""The size of a batch's header, which precedes the records."""
+"""Size of a batch's header, which precedes the records, bytes."""
 
 _HEAD: Final = struct.Struct(">qiibIhiqqqhii")
 _CHECK: Final = struct.Struct(">I")

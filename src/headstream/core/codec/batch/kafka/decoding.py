@@ -206,7 +206,7 @@ class KafkaDecoded(NamedTuple):
 def decode_kafka_headers(
     count: int, lists: VariableColumn, keys: VariableColumn, values: VariableColumn, *, strict: bool = False
 ) -> KafkaDecoded:
-    """Convert Kafka's headers to header blocks; the lists consist of offsets into the columns of keys (UTF-8) and values.
+    """Convert Kafka's headers to header blocks; the lists consist of offsets into the key (UTF-8) and value columns.
 
     If `strict` is set, records with headers that a message cannot have fall back to codec.kafka, which rejects these headers.
     """

@@ -1,4 +1,4 @@
-# The functions of values.py that the other kernels of Kafka's headers call.
+# The functions of values.py that other kernels for Kafka's headers call.
 
 cdef int kind_code(const unsigned char *p, long long at, long long size, const unsigned char *names) noexcept nogil
 cdef long long write_kind(int kind, const unsigned char *names, unsigned char *q, long long to) noexcept nogil

@@ -21,7 +21,7 @@ else:
 NAMES: Final = b"".join(
     bytes([code, len(name)]) + name.encode().ljust(8, b"\0") for code, name in sorted(KIND_NAMES.items())
 ) + bytes(10)
-"""The names of kinds for compiled code: code, length and 8 characters per kind; terminated by code 0."""
+"""The kind names for compiled code: code, length and 8 characters per kind; terminated by code 0."""
 
 FALLBACK = cython.declare(cython.longlong, -2)
 INVALID_TEXT = cython.declare(cython.longlong, -1)

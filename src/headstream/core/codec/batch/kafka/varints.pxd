@@ -1,4 +1,4 @@
-# What the kernels of Kafka's record batches call of varints.py.
+# The functions of varints.py that the kernels for Kafka's record batches call.
 
 cdef long long read_varint(const unsigned char *p, long long at, long long end, unsigned char *found, long long slot) noexcept nogil
 cdef long long varint_size(long long number) noexcept nogil

@@ -4,7 +4,7 @@
              | headers_length u32 | headers | payload_length u32 | payload
     headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
 
-The checksum of a range is computed with every state byte taken as 0, so that a state can change in place.
+The checksum of a range is computed with every state byte treated as 0, so that a state can change in place.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ else:
 
 __all__ = ["crc32", "crc32c", "end_of", "find_offset", "find_states", "find_timestamp", "masked", "masked_crc32c", "scan", "take"]
 
-# Messages smaller than this are copied together, with their state bytes set to 0, before the checksum: it is faster on
-# long pieces, and interpreted only the number of pieces matters.
+# Messages smaller than this are copied together, with their state bytes set to 0, before the checksum, which is faster on
+# long pieces; in interpreted code, only the number of pieces matters.
 COLLECTED = cython.declare(cython.longlong, 512 if cython.compiled else 1 << 20)
 STRETCH = cython.declare(cython.longlong, 16384 if cython.compiled else 1 << 20)
 
@@ -60,7 +60,7 @@ def end_of(p: cython.p_const_uchar, at: cython.longlong, size: cython.longlong, 
 def masked(
     p: cython.p_const_uchar, at: cython.longlong, end: cython.longlong, scratch: cython.p_uchar, crc: cython.uint
 ) -> cython.uint:
-    """Return the CRC-32C of complete messages with their state bytes taken as 0; `scratch` has STRETCH bytes."""
+    """Return the CRC-32C of complete messages with their state bytes treated as 0; `scratch` has STRETCH bytes."""
     filled: cython.longlong = 0
     size: cython.longlong
     while at < end:
@@ -209,7 +209,7 @@ def scan(stored: BytesLike, start: int = 0) -> Scan:
 
 
 def masked_crc32c(stored: BytesLike) -> int:
-    """Return the CRC-32C of complete stored messages, with each state byte taken as 0."""
+    """Return the CRC-32C of complete stored messages, with each state byte treated as 0."""
     found = scan(stored)
     if found.fault is not None:
         raise found.fault

@@ -4,7 +4,7 @@
 
 A row is an index entry of log/segments/layout.py, including its check. A send is intact if its row's check matches, it begins
 where the previous send ends, and its bytes match the row: the number of messages, the first offset, and the CRC-32C with each
-state byte taken as 0. In a writable buffer the states are set to 0 temporarily and restored, so no other thread must read the
+state byte treated as 0. In a writable buffer the states are set to 0 temporarily and restored, so no other thread must read the
 buffer during this time. Read-only buffers are copied.
 """
 
@@ -74,7 +74,7 @@ def _sum(q: cython.p_uchar, at: cython.longlong, end: cython.longlong, states: c
 def _walk(
     q: cython.p_uchar, at: cython.longlong, end: cython.longlong, crc: cython.uint, states: cython.p_uchar, notes: cython.p_uchar
 ) -> cython.uint:
-    """Return the CRC-32C of messages with their states taken as 0; record the number and the end of complete messages."""
+    """Return the CRC-32C of messages with their states treated as 0; record the number and the end of complete messages."""
     begin: cython.longlong = at
     count: cython.longlong = 0
     number: cython.longlong = 0
@@ -293,7 +293,7 @@ def new_check() -> bytearray:
 
 
 def extend_crc32c(stored: BytesLike, value: int) -> tuple[int, int]:
-    """Return the end of the last complete message, and the CRC-32C up to this position with states taken as 0."""
+    """Return the end of the last complete message, and the CRC-32C up to this position with states treated as 0."""
     view = _changeable(stored)
     p: cython.p_uchar = c.changeable(view)
     size: cython.longlong = view.nbytes

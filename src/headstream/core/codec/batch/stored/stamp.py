@@ -51,7 +51,7 @@ GOLDEN = cython.declare(cython.ulonglong, 0x9E37_79B9_7F4A_7C15)
 MASK64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 
 # The bytes that are checksummed and marked as available at a time: few enough for the L1 cache.
-# Interpreted, one long piece is fastest.
+# In interpreted code, one long piece is fastest.
 STRETCH = cython.declare(cython.longlong, 16384 if cython.compiled else 1 << 62)
 
 

@@ -68,7 +68,7 @@ _NAME: Final = struct.Struct("<2I")
 _HASH: Final = struct.Struct("<2Q")
 _COUNTS: Final = struct.Struct("<9Q")
 _NOTES: Final = struct.Struct("<3q")
-"""A fault."""
+"""Layout of a fault."""
 
 Scalar: TypeAlias = int | float | bytes
 

@@ -108,7 +108,7 @@ def _write_numbers(
     state: cython.p_uchar,
     checksum: cython.p_uchar,
 ) -> cython.void:
-    """Write the columns of fixed width."""
+    """Write the fixed-width columns."""
     i: cython.longlong
     for i in range(count):
         at: cython.longlong = c.load64_signed(starts, 8 * i)
@@ -122,7 +122,7 @@ def _write_numbers(
 @cython.exceptval(check=False)
 @cython.nogil
 def _write_ids(p: cython.p_const_uchar, starts: cython.p_const_uchar, count: cython.longlong, ids: cython.p_uchar) -> cython.void:
-    """Write the column of ids."""
+    """Write the id column."""
     i: cython.longlong
     for i in range(count):
         c.store_uuid(ids, 36 * i, p, c.load64_signed(starts, 8 * i) + layout.ID)
@@ -139,7 +139,7 @@ def _write_keys(
     data: cython.p_uchar,
     validity: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the column of keys; return the number of messages with a key."""
+    """Write the key column; return the number of messages with a key."""
     i: cython.longlong
     to: cython.longlong = 0
     present: cython.longlong = 0
@@ -169,7 +169,7 @@ def _write_payloads(
     validity: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write the column of payloads; return the number of payloads that are not null, or a fault."""
+    """Write the payload column; return the number of payloads that are not null, or a fault."""
     i: cython.longlong
     to: cython.longlong = 0
     present: cython.longlong = 0
@@ -206,7 +206,7 @@ def _write_headers(
     repeated: cython.p_uchar,
     entries: cython.p_uchar,
 ) -> cython.void:
-    """Write the column of headers, as blocks or as VARIANT values with metadata."""
+    """Write the header column, as blocks or as VARIANT values with metadata."""
     i: cython.longlong
     to: cython.longlong = 0
     metadata_to: cython.longlong = 0
@@ -336,7 +336,7 @@ def _fill(
 
 @cython.cfunc
 def _fill_headers(p: cython.p_const_uchar, starts: cython.p_uchar, columns: Columns, listed: bytearray) -> object:
-    """Write the columns of headers."""
+    """Write the header columns."""
     count: cython.longlong = columns.count
     as_variant: cython.bint = columns.metadata_offsets is not None
     offsets: cython.p_uchar = c.writable(columns.headers_offsets or listed)

@@ -102,7 +102,7 @@ def _write_fixed(
     validity: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write a column of fixed width; return the number of values, or a fault."""
+    """Write a fixed-width column; return the number of values, or a fault."""
     i: cython.longlong
     present: cython.longlong = 0
     fits: cython.bint
@@ -174,7 +174,7 @@ def _write_variable(
     validity: cython.p_uchar,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Write a column of strings or bytes; return the number of values, or a fault."""
+    """Write a string or byte column; return the number of values, or a fault."""
     i: cython.longlong
     to: cython.longlong = 0
     present: cython.longlong = 0
@@ -213,7 +213,7 @@ def _write_variable(
 def _measure_values(
     p: cython.p_const_uchar, kinds_at: cython.p_const_uchar, begin: cython.longlong, count: cython.longlong
 ) -> cython.longlong:
-    """Return the maximum size of a column of strings or bytes."""
+    """Return the maximum size of a string or byte column."""
     i: cython.longlong
     total: cython.longlong = 0
     for i in range(count):

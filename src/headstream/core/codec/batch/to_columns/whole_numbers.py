@@ -14,7 +14,7 @@ else:
     from cython.cimports.headstream.core.codec import primitives as c
     from cython.cimports.headstream.core.codec.batch import layout
 
-# The type of a column of numbers; header_columns.py has the same numbers.
+# The type of a number column; header_columns.py has the same numbers.
 WHOLE = cython.declare(cython.int, 1)
 DECIMAL = cython.declare(cython.int, 2)
 SINGLE = cython.declare(cython.int, 3)
@@ -81,7 +81,7 @@ def write_whole(
     data: cython.p_uchar,
     to: cython.longlong,
 ) -> cython.bint:
-    """Write an integer into a column of numbers; return whether it fits.
+    """Write an integer into a number column; return whether it fits.
 
     The limit of magnitudes is exclusive, and its low half is not 0. WHOLE is limited by its width and does not use the limit.
     """

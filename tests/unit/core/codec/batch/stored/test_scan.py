@@ -76,10 +76,10 @@ def test_scan_stops_at_a_message_that_is_cut_short_anywhere(scan: ModuleType) ->
     ("block", "text"),
     [
         (b"abc", "a header is cut short"),
-        (header("k", 1, b"v")[:-1], "the value of a header is cut short"),
-        (b"\x09\0\0\0key", "the key of a header is cut short"),
-        (b"\0\0\0\0\x01\0\0\0\0", "the key of a header must have 1 to 255 bytes"),
-        (header("k" * 256, 1, b"v"), "the key of a header must have 1 to 255 bytes"),
+        (header("k", 1, b"v")[:-1], "a header value is cut short"),
+        (b"\x09\0\0\0key", "a header key is cut short"),
+        (b"\0\0\0\0\x01\0\0\0\0", "a header key must have 1 to 255 bytes"),
+        (header("k" * 256, 1, b"v"), "a header key must have 1 to 255 bytes"),
     ],
 )
 def test_scan_stops_at_a_malformed_header_block(scan: ModuleType, block: bytes, text: str) -> None:
@@ -97,7 +97,7 @@ def test_scan_results_cross_a_process_border(scan: ModuleType) -> None:
 
 
 def test_masked_crc32c_refuses_what_is_not_whole(scan: ModuleType) -> None:
-    with pytest.raises(DecodeError, match="payload of a message is cut short"):
+    with pytest.raises(DecodeError, match="message's payload is cut short"):
         scan.masked_crc32c(BATCH[:-1])
 
 
