@@ -1,6 +1,6 @@
 """Draw sentences by a seed, for someone to grade: of docstrings, of pages, and of help texts and messages, as many of each.
 
-tools/draw_lines.py 43 --count 100
+python -m tools.draw_lines 43 --count 100
 """
 
 from __future__ import annotations

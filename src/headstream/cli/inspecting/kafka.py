@@ -36,7 +36,7 @@ def walk_messages(reader: FieldReader) -> None:
         at = reader.at
         if reader.remaining < 12 or int.from_bytes(reader.data[at + 8 : at + 12], "big", signed=True) > reader.remaining - 12:
             if not at:
-                raise DecodeError("the header of a message is cut short", at, 12, reader.remaining)
+                raise DecodeError("a message header is cut short", at, 12, reader.remaining)
             reader.bytes("incomplete", reader.remaining)
             reader.notes.append(f"the last message, at byte {at}, is truncated, which is normal for a fetch")
             return

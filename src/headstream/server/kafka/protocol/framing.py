@@ -37,7 +37,7 @@ class RequestHead(NamedTuple):
 def pull_head(frame: memoryview) -> tuple[RequestHead, int]:
     """Return the head of a frame, without tagged fields, and the position after the head; DecodeError if invalid."""
     if len(frame) < _HEAD.size:
-        raise DecodeError("the header of a request is cut short", 0, _HEAD.size, len(frame))
+        raise DecodeError("a request header is cut short", 0, _HEAD.size, len(frame))
     api_key, version, correlation_id, size = _HEAD.unpack_from(frame)
     at = _HEAD.size
     if size > len(frame) - at:
