@@ -6,39 +6,29 @@ from collections.abc import Callable
 
 import pytest
 
+from headstream.core.wire.commands import users
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 from headstream.core.wire.commands.sessions import Login, Logout, Ping
 from headstream.core.wire.commands.streams import CreateStream, GetStream, ListStreams
 from headstream.core.wire.commands.system import GetClient, GetMe, GetStats
 from headstream.core.wire.commands.tokens import CreateToken, DeleteToken, ListTokens, LoginWithToken
 from headstream.core.wire.commands.topics import NEVER
-from headstream.core.wire.commands.users import (
-    ChangePassword,
-    CreateUser,
-    DeleteUser,
-    GetUser,
-    ListUsers,
-    UpdatePermissions,
-    UpdateUser,
-    UserDetails,
-    UserStatus,
-)
 from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import build, poll, send
 from tests.support.server.peers import HttpPeer, Peer, RefusedError, TcpPeer, refused
 
 EVERYTHING = Permissions(GlobalPermissions.all())
-ACTIVE, INACTIVE = UserStatus.ACTIVE, UserStatus.INACTIVE
+ACTIVE, INACTIVE = users.UserStatus.ACTIVE, users.UserStatus.INACTIVE
 
 
-def make_user(root: TcpPeer, permissions: Permissions | None = None) -> UserDetails:
-    return root.ask(CreateUser("user", "secret", ACTIVE, permissions))
+def make_user(root: TcpPeer, permissions: Permissions | None = None) -> users.UserDetails:
+    return root.ask(users.CreateUser("user", "secret", ACTIVE, permissions))
 
 
 def test_nothing_but_what_is_public_is_answered_before_the_login(guest: Peer) -> None:
     guest.ask(Ping())
     assert refused(guest, GetStats()) == Status.UNAUTHENTICATED  # Iggy's server answers it: it answers without a login
-    assert refused(guest, ListUsers()) == Status.UNAUTHENTICATED
+    assert refused(guest, users.ListUsers()) == Status.UNAUTHENTICATED
     assert refused(guest, CreateStream(1, "orders")) == Status.UNAUTHENTICATED
     if isinstance(guest, TcpPeer):
         assert guest.ask(GetStream(1)) is None
@@ -47,10 +37,10 @@ def test_nothing_but_what_is_public_is_answered_before_the_login(guest: Peer) ->
 
 def test_the_root_user_logs_in_and_is_the_only_one(guest: Peer) -> None:
     assert guest.login("iggy", "iggy") == 1
-    [listed] = guest.ask(ListUsers())
+    [listed] = guest.ask(users.ListUsers())
     assert (listed.id, listed.username, listed.status) == (1, "iggy", ACTIVE)
-    found = guest.ask(GetUser(1))
-    assert found == guest.ask(GetUser("iggy"))
+    found = guest.ask(users.GetUser(1))
+    assert found == guest.ask(users.GetUser("iggy"))
     assert found is not None
     assert found.created_us > 0
     assert found.permissions is not None
@@ -77,12 +67,12 @@ def test_a_user_without_rights_changes_its_own_password_and_nothing_else(root: T
     assert made.id >= 2
     assert made.permissions is None
     assert guest.login("user", "secret") == made.id
-    assert refused(guest, CreateUser("other", "secret", ACTIVE)) == Status.UNAUTHORIZED
+    assert refused(guest, users.CreateUser("other", "secret", ACTIVE)) == Status.UNAUTHORIZED
     assert refused(guest, ListStreams()) == Status.UNAUTHORIZED
-    assert refused(guest, DeleteUser(999)) == Status.UNAUTHORIZED
-    assert guest.ask(GetUser(made.id)) == made
-    guest.ask(ChangePassword(made.id, "secret", "new-secret"))
-    assert refused(guest, ChangePassword("user", "secret", "newer-secret")) == Status.INVALID_CREDENTIALS
+    assert refused(guest, users.DeleteUser(999)) == Status.UNAUTHORIZED
+    assert guest.ask(users.GetUser(made.id)) == made
+    guest.ask(users.ChangePassword(made.id, "secret", "new-secret"))
+    assert refused(guest, users.ChangePassword("user", "secret", "newer-secret")) == Status.INVALID_CREDENTIALS
     assert refused(guest, Login("user", "secret")) == Status.INVALID_CREDENTIALS
     assert guest.login("user", "new-secret") == made.id
 
@@ -115,35 +105,35 @@ def test_personal_access_tokens_log_in_until_they_are_deleted(root: TcpPeer, gue
 
 def test_a_user_is_renamed_made_inactive_given_rights_and_deleted(root: TcpPeer, peer: Peer) -> None:
     made = make_user(root)
-    assert refused(peer, CreateUser("user", "secret", ACTIVE)) == Status.USER_ALREADY_EXISTS
-    peer.ask(UpdateUser("user", "renamed", INACTIVE))
-    found = peer.ask(GetUser("renamed"))
+    assert refused(peer, users.CreateUser("user", "secret", ACTIVE)) == Status.USER_ALREADY_EXISTS
+    peer.ask(users.UpdateUser("user", "renamed", INACTIVE))
+    found = peer.ask(users.GetUser("renamed"))
     assert found is not None
     assert (found.id, found.status) == (made.id, INACTIVE)
     assert refused(peer, Login("renamed", "secret")) == Status.USER_INACTIVE
-    assert refused(peer, UpdateUser("renamed", "iggy")) == Status.USER_ALREADY_EXISTS
+    assert refused(peer, users.UpdateUser("renamed", "iggy")) == Status.USER_ALREADY_EXISTS
     some = Permissions(
         GlobalPermissions(read_servers=True),
         {3: StreamPermissions(read_stream=True, topics={5: TopicPermissions(poll_messages=True), 6: TopicPermissions()})},
     )
-    peer.ask(UpdatePermissions(made.id, some))
-    found = peer.ask(GetUser(made.id))
+    peer.ask(users.UpdatePermissions(made.id, some))
+    found = peer.ask(users.GetUser(made.id))
     assert found is not None
     assert found.permissions == some
-    peer.ask(UpdatePermissions(made.id, None))
-    found = peer.ask(GetUser(made.id))
+    peer.ask(users.UpdatePermissions(made.id, None))
+    found = peer.ask(users.GetUser(made.id))
     assert found is not None
     assert found.permissions is None
-    peer.ask(DeleteUser(made.id))
-    assert peer.ask(GetUser(made.id)) is None
-    for command in (DeleteUser("renamed"), UpdateUser(made.id, "again"), UpdatePermissions(made.id)):
+    peer.ask(users.DeleteUser(made.id))
+    assert peer.ask(users.GetUser(made.id)) is None
+    for command in (users.DeleteUser("renamed"), users.UpdateUser(made.id, "again"), users.UpdatePermissions(made.id)):
         assert refused(peer, command) == Status.RESOURCE_NOT_FOUND
 
 
 def test_nothing_is_answered_after_the_logout(guest: Peer) -> None:
     guest.login()
     guest.ask(Logout())
-    assert refused(guest, ListUsers()) == Status.UNAUTHENTICATED
+    assert refused(guest, users.ListUsers()) == Status.UNAUTHENTICATED
     guest.ask(Ping())
 
 
@@ -166,9 +156,9 @@ def test_changed_rights_count_from_the_next_command_on(root: TcpPeer, guest: Pee
     user_id = make_user(root).id
     guest.login("user", "secret")
     assert refused(guest, ListStreams()) == Status.UNAUTHORIZED
-    root.ask(UpdatePermissions(user_id, EVERYTHING))
+    root.ask(users.UpdatePermissions(user_id, EVERYTHING))
     assert guest.ask(ListStreams()) == ()
-    root.ask(UpdatePermissions(user_id, None))
+    root.ask(users.UpdatePermissions(user_id, None))
     assert refused(guest, ListStreams()) == Status.UNAUTHORIZED
 
 
@@ -177,7 +167,7 @@ def test_a_deleted_user_is_not_served_any_more(root: TcpPeer, connect: Callable[
     user = connect("user")
     client_id = user.ask(GetMe()).client_id
     assert root.ask(GetClient(client_id)) is not None
-    root.ask(DeleteUser(user_id))
+    root.ask(users.DeleteUser(user_id))
     with pytest.raises((RefusedError, ConnectionError)):
         user.ask(ListStreams())
     assert root.ask(GetClient(client_id)) is None

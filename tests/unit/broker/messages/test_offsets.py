@@ -18,15 +18,7 @@ from headstream.core.wire.commands.messages import PollMessages
 from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.topics import DeleteTopic, PurgeTopic
-from headstream.core.wire.extensions.groups import (
-    CommitMember,
-    CommitOffsets,
-    EnterGroup,
-    ExitGroup,
-    GetGroupLag,
-    ReportMember,
-    SeekGroup,
-)
+from headstream.core.wire.extensions import groups
 from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages
 from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.records import Command
@@ -58,8 +50,8 @@ COMMITS: dict[str, Commit] = {
     "store": lambda peer, number: StoreOffset(consumer(number), *AT, 1, 0),
     "poll": lambda peer, number: PollMessages(consumer(number), *AT, 1, PollingKind.FIRST, 0, 1, True),
     "fetch": lambda peer, number: FetchMessages(*AT, 1, PollingKind.FIRST, 0, 1, consumer=consumer(number), auto_commit=True),
-    "commit": lambda peer, number: CommitOffsets(*AT, consumer(number, ConsumerKind.GROUP), {1: 1}, {}),
-    "seek": lambda peer, number: SeekGroup(*AT, f"g{number}", {1: 1}),
+    "commit": lambda peer, number: groups.CommitOffsets(*AT, consumer(number, ConsumerKind.GROUP), {1: 1}, {}),
+    "seek": lambda peer, number: groups.SeekGroup(*AT, f"g{number}", {1: 1}),
 }
 
 
@@ -88,9 +80,9 @@ def test_a_new_group_is_refused_when_one_of_its_members_commits_beyond_the_limit
     statuses = []
     for number in range(1, LIMIT + 2):
         group = f"g{number}"
-        member = peer.ask(EnterGroup(*AT, group, 60_000)).member_id
-        generation = peer.ask(ReportMember(*AT, group, member, ())).generation
-        statuses.append(peer.status(CommitMember(*AT, group, member, generation, {1: 1}, {})))
+        member = peer.ask(groups.EnterGroup(*AT, group, 60_000)).member_id
+        generation = peer.ask(groups.ReportMember(*AT, group, member, ())).generation
+        statuses.append(peer.status(groups.CommitMember(*AT, group, member, generation, {1: 1}, {})))
     assert statuses == [0] * LIMIT + [3012]
 
 
@@ -147,11 +139,11 @@ def test_groups_leave_no_file_when_their_members_have_left(tmp_path: Path) -> No
     peer = our_peer(server)
     topic(peer)
     for number in range(20):
-        member = peer.ask(EnterGroup(*AT, f"g{number}", 60_000)).member_id
-        peer.ask(ReportMember(*AT, f"g{number}", member, ()))
+        member = peer.ask(groups.EnterGroup(*AT, f"g{number}", 60_000)).member_id
+        peer.ask(groups.ReportMember(*AT, f"g{number}", member, ()))
         assert len(list(tmp_path.glob("groups/*"))) == 1
-        peer.ask(ExitGroup(*AT, f"g{number}", member))
-        peer.status(GetGroupLag(*AT, f"none{number}"))
+        peer.ask(groups.ExitGroup(*AT, f"g{number}", member))
+        peer.status(groups.GetGroupLag(*AT, f"none{number}"))
     assert list(tmp_path.glob("groups/*")) == []
     server.broker.close()
 

@@ -10,14 +10,7 @@ import headstream as hs
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Fsync, Limits
 from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.extensions.groups import (
-    CommittedOffsets,
-    EnterGroup,
-    ListOffsets,
-    MemberAssignment,
-    NewMember,
-    ReportMember,
-)
+from headstream.core.wire.extensions import groups
 from headstream.core.wire.extensions.messages import AppendMessages, FetchedMessages, FetchMessages, FirstOffset
 from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer
 from headstream.core.wire.extensions.topic_options import GetOpenTopic, ListOpenTopics, OpenPartition, OpenTopic
@@ -209,15 +202,15 @@ def test_a_member_that_is_gone_again_before_its_first_report_joins_again(gone: i
     def answer(command: Command[Any]) -> Any:
         if isinstance(command, GetOpenTopic):
             return topic_of()
-        if isinstance(command, EnterGroup):
-            return NewMember(len(reports))
-        if isinstance(command, ReportMember):
+        if isinstance(command, groups.EnterGroup):
+            return groups.NewMember(len(reports))
+        if isinstance(command, groups.ReportMember):
             reports.append(command.member)
             if len(reports) <= gone:
                 raise hs.ClosedError("there is no such member")
-            return MemberAssignment(1, {1: 1}, {})
-        if isinstance(command, ListOffsets):
-            return CommittedOffsets({1: 5})
+            return groups.MemberAssignment(1, {1: 1}, {})
+        if isinstance(command, groups.ListOffsets):
+            return groups.CommittedOffsets({1: 5})
         return None
 
     with (

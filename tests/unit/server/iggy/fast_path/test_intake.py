@@ -76,10 +76,7 @@ class Client:
         self.socket.close()
 
 
-@pytest.fixture(params=kernels.variants("headstream.server.iggy.fast_path.intake"), ids=kernels.name_of)
-def intake_module(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+intake_module = kernels.fixture("headstream.server.iggy.fast_path.intake")
 
 
 @pytest.fixture

@@ -19,10 +19,7 @@ from headstream.errors import InvalidInputError
 from tests.support import kernels
 from tests.support.messages.kafka_columns import kafka_columns, varied
 
-
-@pytest.fixture(params=kernels.variants("batch.kafka.decoding"), ids=kernels.name_of)
-def kernel(request: pytest.FixtureRequest) -> Any:
-    return request.param
+kernel = kernels.fixture("batch.kafka.decoding")
 
 
 def blocks_of(decoded: Any) -> list[bytes]:

@@ -19,10 +19,7 @@ from headstream.errors import InvalidInputError
 from tests.support import kernels
 from tests.support.messages.kafka_columns import kafka_rows, varied
 
-
-@pytest.fixture(params=kernels.variants("batch.kafka.encoding"), ids=kernels.name_of)
-def kernel(request: pytest.FixtureRequest) -> Any:
-    return request.param
+kernel = kernels.fixture("batch.kafka.encoding")
 
 
 def encode(kernel: Any, rows: Sequence[bytes | None]) -> tuple[list[list[KafkaHeader]], bytes]:
