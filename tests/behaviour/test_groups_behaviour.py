@@ -16,6 +16,7 @@ import pytest
 import headstream as hs
 from headstream.client.async_client import AsyncClient
 from tests.behaviour.conftest import Place, at, numbers
+from tests.support.waiting import wait_until
 
 Send = Callable[..., None]
 
@@ -116,10 +117,7 @@ def test_a_member_that_fails_or_is_dropped_gives_its_partitions(log: hs.Client, 
     assert len(dropped.poll(100)) == 9
     assert len(log.group("shop/carts", "g").members) == 1
     del dropped
-    until = time.monotonic() + 60
-    while log.groups("shop/carts") and time.monotonic() < until:  # over a network it is told by a thread
-        time.sleep(0.01)
-    assert log.groups("shop/carts") == []
+    wait_until(lambda: log.groups("shop/carts") == [])  # over a network it is told by a thread
     with log.consumer("shop/carts", group="g", timeout_ms=0) as consumer:
         assert len(list(consumer)) == 9
 

@@ -16,6 +16,7 @@ from headstream.client.async_client import AsyncClient
 from headstream.testing.local_server import LocalServer
 from tests.behaviour.conftest import at, open_place
 from tests.behaviour.kafka_differences import skip_differing
+from tests.support.waiting import run_together
 
 
 @pytest.fixture(params=["memory", "file", "tcp", "http", "kafka"])
@@ -76,11 +77,7 @@ def test_log_send_by_many_threads_stores_every_message(log: hs.Client) -> None:
         for _ in range(20):
             log.send("shop/orders", b"x")
 
-    threads = [threading.Thread(target=send) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(*[send] * 4)
     assert log.topic("shop/orders").messages_count == 80
 
 

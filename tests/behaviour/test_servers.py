@@ -30,13 +30,6 @@ def url(request: pytest.FixtureRequest, server: LocalServer) -> str:
     return server.url if request.param == "tcp" else server.http_url
 
 
-def wait_until(is_so: object, what: str) -> None:
-    until = time.monotonic() + 60
-    while not is_so():  # type: ignore[operator]
-        assert time.monotonic() < until, what
-        time.sleep(0.005)
-
-
 def restart_often(server: LocalServer, times: int, end: threading.Event) -> threading.Thread:
     def run() -> None:
         for _ in range(times):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 import headstream as hs
 from headstream.errors import HeadstreamError, LeaseLostError
 from tests.campaigns.killed_servers import KilledServer
+from tests.support.waiting import wait_until
 
 TOPIC, DEAD = "shop/jobs", "shop/dead"
 COUNT = 300
@@ -86,12 +86,3 @@ def test_workers_finish_each_message_once_through_kills_of_the_server(tmp_path: 
         assert not workers.acknowledged.keys() & letters.keys()
     finally:
         server.kill()
-
-
-def wait_until(is_so: object) -> None:
-    """Wait until something is so."""
-    assert callable(is_so)
-    until_s = time.monotonic() + END_S
-    while not is_so():
-        assert time.monotonic() < until_s, "it does not come to an end"
-        time.sleep(0.01)

@@ -6,13 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from headstream.core.wire.commands import users
+from headstream.core.wire.commands import sessions, streams, system, topics, users
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
-from headstream.core.wire.commands.sessions import Login, Logout, Ping
-from headstream.core.wire.commands.streams import CreateStream, GetStream, ListStreams
-from headstream.core.wire.commands.system import GetClient, GetMe, GetStats
 from headstream.core.wire.commands.tokens import CreateToken, DeleteToken, ListTokens, LoginWithToken
-from headstream.core.wire.commands.topics import NEVER
 from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import build, poll, send
 from tests.support.server.peers import HttpPeer, Peer, RefusedError, TcpPeer, refused
@@ -26,13 +22,13 @@ def make_user(root: TcpPeer, permissions: Permissions | None = None) -> users.Us
 
 
 def test_nothing_but_what_is_public_is_answered_before_the_login(guest: Peer) -> None:
-    guest.ask(Ping())
-    assert refused(guest, GetStats()) == Status.UNAUTHENTICATED  # Iggy's server answers it: it answers without a login
+    guest.ask(sessions.Ping())
+    assert refused(guest, system.GetStats()) == Status.UNAUTHENTICATED  # Iggy's server answers it: it answers without a login
     assert refused(guest, users.ListUsers()) == Status.UNAUTHENTICATED
-    assert refused(guest, CreateStream(1, "orders")) == Status.UNAUTHENTICATED
+    assert refused(guest, streams.CreateStream(1, "orders")) == Status.UNAUTHENTICATED
     if isinstance(guest, TcpPeer):
-        assert guest.ask(GetStream(1)) is None
-        assert refused(guest, GetMe()) == Status.UNAUTHENTICATED
+        assert guest.ask(streams.GetStream(1)) is None
+        assert refused(guest, system.GetMe()) == Status.UNAUTHENTICATED
 
 
 def test_the_root_user_logs_in_and_is_the_only_one(guest: Peer) -> None:
@@ -59,7 +55,7 @@ def test_the_root_user_logs_in_and_is_the_only_one(guest: Peer) -> None:
     ],
 )
 def test_a_wrong_login_is_refused(guest: Peer, username: str, password: str, status: Status) -> None:
-    assert refused(guest, Login(username, password)) == status
+    assert refused(guest, sessions.Login(username, password)) == status
 
 
 def test_a_user_without_rights_changes_its_own_password_and_nothing_else(root: TcpPeer, guest: Peer) -> None:
@@ -68,19 +64,21 @@ def test_a_user_without_rights_changes_its_own_password_and_nothing_else(root: T
     assert made.permissions is None
     assert guest.login("user", "secret") == made.id
     assert refused(guest, users.CreateUser("other", "secret", ACTIVE)) == Status.UNAUTHORIZED
-    assert refused(guest, ListStreams()) == Status.UNAUTHORIZED
+    assert refused(guest, streams.ListStreams()) == Status.UNAUTHORIZED
     assert refused(guest, users.DeleteUser(999)) == Status.UNAUTHORIZED
     assert guest.ask(users.GetUser(made.id)) == made
     guest.ask(users.ChangePassword(made.id, "secret", "new-secret"))
     assert refused(guest, users.ChangePassword("user", "secret", "newer-secret")) == Status.INVALID_CREDENTIALS
-    assert refused(guest, Login("user", "secret")) == Status.INVALID_CREDENTIALS
+    assert refused(guest, sessions.Login("user", "secret")) == Status.INVALID_CREDENTIALS
     assert guest.login("user", "new-secret") == made.id
 
 
 def test_personal_access_tokens_log_in_until_they_are_deleted(root: TcpPeer, guest: Peer) -> None:
     user_id = make_user(root).id
     guest.login("user", "secret")
-    tokens = {name: guest.ask(CreateToken(name, expiry)).token for name, expiry in (("hour", 3_600_000_000), ("ever", NEVER))}
+    tokens = {
+        name: guest.ask(CreateToken(name, expiry)).token for name, expiry in (("hour", 3_600_000_000), ("ever", topics.NEVER))
+    }
     assert all(tokens.values())
     assert len(set(tokens.values())) == 2
     assert refused(guest, CreateToken("hour", 0)) == Status.PERSONAL_ACCESS_TOKEN_ALREADY_EXISTS
@@ -88,7 +86,7 @@ def test_personal_access_tokens_log_in_until_they_are_deleted(root: TcpPeer, gue
     assert listed.keys() == {"hour", "ever"}
     assert not listed["ever"]
     assert listed["hour"]
-    guest.ask(Logout())
+    guest.ask(sessions.Logout())
     for token in tokens.values():
         reply = guest.ask(LoginWithToken(token))
         assert reply.user_id == user_id
@@ -110,7 +108,7 @@ def test_a_user_is_renamed_made_inactive_given_rights_and_deleted(root: TcpPeer,
     found = peer.ask(users.GetUser("renamed"))
     assert found is not None
     assert (found.id, found.status) == (made.id, INACTIVE)
-    assert refused(peer, Login("renamed", "secret")) == Status.USER_INACTIVE
+    assert refused(peer, sessions.Login("renamed", "secret")) == Status.USER_INACTIVE
     assert refused(peer, users.UpdateUser("renamed", "iggy")) == Status.USER_ALREADY_EXISTS
     some = Permissions(
         GlobalPermissions(read_servers=True),
@@ -132,14 +130,14 @@ def test_a_user_is_renamed_made_inactive_given_rights_and_deleted(root: TcpPeer,
 
 def test_nothing_is_answered_after_the_logout(guest: Peer) -> None:
     guest.login()
-    guest.ask(Logout())
+    guest.ask(sessions.Logout())
     assert refused(guest, users.ListUsers()) == Status.UNAUTHENTICATED
-    guest.ask(Ping())
+    guest.ask(sessions.Ping())
 
 
 def test_rights_on_one_topic_open_that_topic_alone(root: TcpPeer, guest: Peer) -> None:
     build(root)
-    root.ask(CreateStream(2, "other"))
+    root.ask(streams.CreateStream(2, "other"))
     send(root, [b"hello"])
     make_user(
         root, Permissions(streams={1: StreamPermissions(topics={1: TopicPermissions(read_topic=True, send_messages=True)})})
@@ -147,27 +145,27 @@ def test_rights_on_one_topic_open_that_topic_alone(root: TcpPeer, guest: Peer) -
     guest.login("user", "secret")
     send(guest, [b"from the user"])
     assert poll(guest).count == 2
-    assert refused(guest, ListStreams()) == Status.UNAUTHORIZED
-    assert guest.ask(GetStream(2)) is None
-    assert refused(guest, CreateStream(3, "third")) == Status.UNAUTHORIZED
+    assert refused(guest, streams.ListStreams()) == Status.UNAUTHORIZED
+    assert guest.ask(streams.GetStream(2)) is None
+    assert refused(guest, streams.CreateStream(3, "third")) == Status.UNAUTHORIZED
 
 
 def test_changed_rights_count_from_the_next_command_on(root: TcpPeer, guest: Peer) -> None:
     user_id = make_user(root).id
     guest.login("user", "secret")
-    assert refused(guest, ListStreams()) == Status.UNAUTHORIZED
+    assert refused(guest, streams.ListStreams()) == Status.UNAUTHORIZED
     root.ask(users.UpdatePermissions(user_id, EVERYTHING))
-    assert guest.ask(ListStreams()) == ()
+    assert guest.ask(streams.ListStreams()) == ()
     root.ask(users.UpdatePermissions(user_id, None))
-    assert refused(guest, ListStreams()) == Status.UNAUTHORIZED
+    assert refused(guest, streams.ListStreams()) == Status.UNAUTHORIZED
 
 
 def test_a_deleted_user_is_not_served_any_more(root: TcpPeer, connect: Callable[..., TcpPeer]) -> None:
     user_id = make_user(root, EVERYTHING).id
     user = connect("user")
-    client_id = user.ask(GetMe()).client_id
-    assert root.ask(GetClient(client_id)) is not None
+    client_id = user.ask(system.GetMe()).client_id
+    assert root.ask(system.GetClient(client_id)) is not None
     root.ask(users.DeleteUser(user_id))
     with pytest.raises((RefusedError, ConnectionError)):
-        user.ask(ListStreams())
-    assert root.ask(GetClient(client_id)) is None
+        user.ask(streams.ListStreams())
+    assert root.ask(system.GetClient(client_id)) is None

@@ -11,7 +11,7 @@ import headstream as hs
 from headstream.client.client import Client
 from tests.behaviour.console.conftest import find_violations, go
 from tests.support.server.http_servers import Http, serving
-from tests.support.server.served import wait_for
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -100,7 +100,7 @@ def test_a_search_by_filter_says_how_far_it_came_and_what_it_skipped(page: Page,
         segments = log.explain_filter("number = 75", TOPIC).segments
         return 0 if segments is None else segments.skipped_count
 
-    wait_for(lambda: skipped() >= 2)
+    wait_until(lambda: skipped() >= 2)
     go(page, f"#/messages/{TOPIC}?partition=1")
     page.get_by_label("Search for").select_option("where")
     page.get_by_label("Search payloads, keys and headers").fill("number = 75")

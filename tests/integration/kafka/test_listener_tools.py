@@ -21,8 +21,9 @@ from headstream.server.config.kafka_settings import KafkaSettings
 from headstream.spark.sessions.java import find_java
 from headstream.testing import KafkaBroker
 from tests.support.kafka_tools import CONNECT, STREAMS, kafka_program, run_kafka_tool
-from tests.support.server.kafka_listeners import KafkaListener, kafka_listener, wait_until
+from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 from tests.support.server.server_process import ServerProcess
+from tests.support.waiting import wait_until
 
 _LINES = ["a rose is", "a rose is", "a rose"]
 _CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
@@ -55,7 +56,7 @@ def _while_it_runs(process: subprocess.Popen[bytes], output: Path, is_true: Call
         assert process.poll() is None, output.read_text()
         return is_true()
 
-    wait_until(check, timeout_s)
+    wait_until(check, timeout_s=timeout_s)
 
 
 def _read_all(bootstrap_servers: str, topic: str, count: int) -> list[tuple[bytes | None, bytes | None]]:
@@ -68,7 +69,7 @@ def _read_all(bootstrap_servers: str, topic: str, count: int) -> list[tuple[byte
         return len(found) >= count
 
     try:
-        wait_until(has_all, 60)
+        wait_until(has_all)
     finally:
         consumer.close()
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from headstream.spark.kafka.options import _HANDED_ON, _SINK
 from headstream.spark.kafka.reading import _column
 from headstream.spark.kafka.writing import prepare_rows
 from headstream.testing import KafkaBroker
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -336,9 +336,7 @@ def test_stream_is_refused_when_a_topic_was_deleted_and_made_again(
     assert _copy(spark, kafka_broker.url, topic, tmp_path / "c") == []
     admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap_servers})
     admin.delete_topics([topic])[topic].result(30)
-    deadline = time.monotonic() + 30
-    while topic in admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics)
     kafka_broker.create_topic(topic)
     send(kafka_broker, topic, [Message(payload=b"new %d" % number) for number in range(20)])
     with pytest.raises(LogError, match=r"topic shop\.again was deleted and recreated"):

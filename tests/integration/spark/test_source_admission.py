@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 import headstream as hs
 from headstream.spark.lag import LagListener, PartitionLag
 from tests.support.spark_versions import needs_spark_4_2
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,13 +70,6 @@ def send(
                 for _ in range(count):
                     producer.send(b"x" * 100, partition=partition)
                 producer.flush()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 240
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert condition()
 
 
 @needs_spark_4_2

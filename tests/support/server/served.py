@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -100,14 +99,6 @@ def serving(
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_TIMEOUT_S)
         loop.close()
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait for what another thread is about to bring about."""
-    until = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.005)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.settings import ServerSettings
+from headstream.core.wire.codes import EXTENSION_CONTEXT
 from headstream.core.wire.commands.permissions import Permissions
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.users import CreateUser, UserDetails, UserStatus
@@ -80,6 +81,12 @@ class Server:
 
     def root(self) -> Peer:
         return self.connect().log_in()
+
+    def ours(self, name: str = "iggy") -> Peer:
+        """Return a client of a user that sends Headstream's own commands as well."""
+        peer = self.connect()
+        peer.ask(Login(name, "iggy" if name == "iggy" else name * 2, "1.0.0", EXTENSION_CONTEXT))
+        return peer
 
     def add_user(self, name: str, permissions: Permissions | None = None, status: UserStatus = UserStatus.ACTIVE) -> UserDetails:
         """Make a user whose password is its name twice."""

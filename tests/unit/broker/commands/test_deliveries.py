@@ -12,11 +12,9 @@ from headstream.core.codec.binary import decode_polled, encode_sent
 from headstream.core.model.deliveries import DeliveryStep
 from headstream.core.model.message import Message
 from headstream.core.model.polling import ConsumerKind, PollingKind
-from headstream.core.wire.codes import EXTENSION_CONTEXT
 from headstream.core.wire.commands.groups import DeleteGroup
 from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
-from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.topics import PurgeTopic
 from headstream.core.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, OffsetRange, SettleDeliveries
 from headstream.core.wire.extensions.groups import EnterGroup, ListOffsets, ReportMember, SeekGroup
@@ -39,8 +37,7 @@ def peer(server: Server) -> Peer:
 
 
 def prepare(server: Server) -> Peer:
-    peer = server.connect()
-    peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    peer = server.ours()
     for name in ("orders", "dead"):
         peer.ask(CreateOpenTopic("shop", name, 1))
     peer.ask(AppendMessages(*AT, 1, encode_sent([Message(payload=b"%d" % number) for number in range(5)])))
@@ -99,9 +96,7 @@ def test_rights_are_those_of_polls_and_of_sends_to_the_dead_letter(server: Serve
     server.add_user("nobody", rights(orders=TopicPermissions(send_messages=True)))
     server.add_user("reader", rights(orders=polls))
     server.add_user("worker", rights(orders=polls, dead=TopicPermissions(send_messages=True)))
-    peers = {name: server.connect() for name in ("nobody", "reader", "worker")}
-    for name, client in peers.items():
-        client.ask(Login(name, name * 2, "1.0.0", EXTENSION_CONTEXT))
+    peers = {name: server.ours(name) for name in ("nobody", "reader", "worker")}
     poisoned = replace(settle(POISONED), dead_letter="shop/dead")
     commands: list[Command[Any]] = [GetDeliveries(*AT, "billing", 1), settle(FAILED), poisoned]
     assert [peers["nobody"].status(command) for command in commands] == [Status.UNAUTHORIZED] * 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.producers import Appended, BatchNumber
 from headstream.log.opening import open_memory
+from tests.support.waiting import run_together
 
 
 class Gate:
@@ -307,11 +309,7 @@ def test_send_by_many_threads_stores_every_message(log: hs.Client) -> None:
             for number in range(500):
                 producer.send(b"%d %d" % (thread, number))
 
-        threads = [threading.Thread(target=send, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_together(*(partial(send, number) for number in range(4)))
     stored = [(m.payload or b"").split() for m in log.poll("shop/orders", count=5000)]
     for sender in range(4):
         assert [int(number) for who, number in stored if int(who) == sender] == list(range(500))

@@ -22,6 +22,7 @@ from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, SYNC_FAILED_NAME, segment_path
 from headstream.log.system.files import MemoryFiles, OsFile, OsFiles, WriteFile
 from tests.support.log.logs import SEED, FaultyFiles, batch, payloads, read_all
+from tests.support.waiting import run_together
 
 
 class CountedFile:
@@ -172,16 +173,8 @@ def test_every_sender_that_waits_gets_the_error_of_a_failed_sync() -> None:
         except PartitionClosedError as error:
             errors.append(error)
 
-    run_together(append, 16)
+    run_together(*[append] * 16)
     assert len(errors) == 16
-
-
-def run_together(work: Callable[[], None], count: int) -> None:
-    threads = [threading.Thread(target=work) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def test_64_senders_share_their_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +196,7 @@ def test_64_senders_share_their_syncs(tmp_path: Path, monkeypatch: pytest.Monkey
         for _ in range(40):
             partition.append(batch(b"x" * 100), 0, SEED)
 
-    run_together(send, 64)
+    run_together(*[send] * 64)
     assert partition.end_offset == 1 + 64 * 40
     assert len(synced) * 20 <= 64 * 40
     partition.close()

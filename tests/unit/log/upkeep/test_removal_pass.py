@@ -19,7 +19,7 @@ from headstream.log.system.files import OsFiles
 from headstream.log.upkeep.marked_removal import MarkedRemoval
 from tests.campaigns.faulty_files import FaultyFiles, Killed
 from tests.campaigns.log_histories import KillableLog
-from tests.support.log.logs import SEED, batch, read_all
+from tests.support.log.logs import SEED, batch, open_log, read_all, topic_of
 from tests.unit.log.upkeep.test_marked_removal import (
     Clock,
     clock,
@@ -28,10 +28,8 @@ from tests.unit.log.upkeep.test_marked_removal import (
     log,
     mark,
     offsets,
-    open_log,
     option,
     payload,
-    topic_of,
 )
 
 __all__ = ["clock", "log"]  # fixtures

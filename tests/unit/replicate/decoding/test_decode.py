@@ -25,7 +25,7 @@ from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, shuf
 from headstream.testing.shop_tables import SHOP_TABLES
 from headstream.testing.source_capture import SourceMessage
 from tests.support.replicate.plain_engine import open_plain_engine
-from tests.support.replicate.replicate_messages import raw_messages
+from tests.support.replicate.replicate_messages import make_schema_store, raw_messages
 
 PLAIN_TABLES = tuple(table for table in SHOP_TABLES if table.name != "orders")  # its names need Spark to make the table
 
@@ -125,13 +125,6 @@ def insert(number: int) -> codec.Change:
     return codec.Change("INSERT", data, None, f"{number:035d}", "2023-03-21T21:34:19.511", "p", "t", None, b"\x03", 1, True, None)
 
 
-def zone_of(directory: Path, *tables: codec.TableMetadata) -> SchemaStore:
-    schema_store = SchemaStore(directory / "zone")
-    for offset, table in enumerate(tables):
-        schema_store.add(StoredSchema(table, offset, "cdc/metadata", 1, offset))
-    return schema_store
-
-
 def names(decoded: Decoded, schema_id: str) -> list[str]:
     return [name for batch in decoded.changes.get(schema_id, []) for name in batch.column("name").to_pylist()]
 
@@ -146,7 +139,7 @@ def test_decoder_reads_a_message_by_the_schema_it_carries_itself(tmp_path: Path)
         tuple(reversed(KEYED.columns)), logical_types=True
     )  # another order of bytes than the schema store's
     value = codec.data_message(reversed_schema, insert(5), schema_id=table.schema_id, own_schema=reversed_schema)
-    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([value]))
+    decoded = Decoder(make_schema_store(tmp_path, table)).decode(raw_batch([value]))
     assert not decoded.dead, reasons(decoded)
     assert names(decoded, table.schema_id) == ["n5"]
 
@@ -158,7 +151,7 @@ def test_decoder_finds_the_table_of_a_message_without_schema_id_by_the_namespace
     for namespace in ("shop.kit", "com.attunity.queue.msg.task-1.shop.kit", "shop.other", ""):
         text = json.dumps({**schema, "namespace": namespace})
         values.append(codec.data_message(text, insert(len(values)), schema_id=None, own_schema=text))
-    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
+    decoded = Decoder(make_schema_store(tmp_path, table)).decode(raw_batch(values))
     assert names(decoded, table.schema_id) == ["n0", "n1"]
     assert ["matches no table" in reason for reason in reasons(decoded)] == [True, True]
 
@@ -170,7 +163,7 @@ def test_decoder_reads_a_message_of_an_unknown_schema_id_by_its_own_schema_when_
     for number, namespace in enumerate(("shop.kit", "shop.other")):
         text = json.dumps({**schema, "namespace": namespace})
         values.append(codec.data_message(text, insert(number), schema_id="not-in-the-zone", own_schema=text))
-    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
+    decoded = Decoder(make_schema_store(tmp_path, table)).decode(raw_batch(values))
     assert names(decoded, table.schema_id) == ["n0"]
     assert decoded.dead == []
     assert [batch.column("offset").to_pylist() for batch in decoded.waiting] == [[1]]  # its metadata may still come
@@ -180,7 +173,7 @@ def test_decoder_gives_up_a_message_whose_own_schema_is_another_record_with_the_
     table = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
     text = json.dumps({"type": "record", "name": "Other", "namespace": "shop.kit", "fields": [{"name": "id", "type": "int"}]})
     value = codec.encode_envelope(codec.Envelope("DT", b"\x02", None, None, text, "avro"))
-    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([value]))
+    decoded = Decoder(make_schema_store(tmp_path, table)).decode(raw_batch([value]))
     (reason,) = reasons(decoded)
     assert "data" in reason
 
@@ -198,7 +191,7 @@ def self_describing(number: int, namespace: str, schema_id: str | None, form: An
 @pytest.mark.parametrize("form", ["avro", "json"])
 def test_decoder_gives_a_message_with_id_and_own_schema_to_the_table_that_its_namespace_names(tmp_path: Path, form: Any) -> None:
     kit, bin_ = (replace(each, data_schema=codec.data_schema(each.columns, logical_types=True)) for each in (KEYED, BIN))
-    decoder = Decoder(zone_of(tmp_path, kit, bin_))
+    decoder = Decoder(make_schema_store(tmp_path, kit, bin_))
     namespaces = ("shop.kit", "com.attunity.queue.msg.task.shop.bin", "acme.events", "")
     values = [self_describing(number, namespace, kit.schema_id, form) for number, namespace in enumerate(namespaces)]
     for _ in range(2):  # the second time with prepared schemas
@@ -212,7 +205,7 @@ def test_decoder_gives_a_message_with_id_and_own_schema_to_the_table_that_its_na
 def test_decoder_finds_the_table_of_a_message_without_id_by_its_own_schema_else_gives_a_reason(tmp_path: Path, form: Any) -> None:
     kit = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
     values = [self_describing(number, namespace, None, form) for number, namespace in enumerate(("shop.kit", "shop.other"))]
-    decoded = Decoder(zone_of(tmp_path, kit)).decode(raw_batch(values))
+    decoded = Decoder(make_schema_store(tmp_path, kit)).decode(raw_batch(values))
     assert names(decoded, kit.schema_id) == ["n0"]
     (reason,) = reasons(decoded)
     assert "the namespace 'shop.other' of its schema matches no table in the schema store" in reason
@@ -236,7 +229,7 @@ def test_decoder_gives_up_a_message_that_its_own_schema_makes_no_row(
 ) -> None:
     kit = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
     value = codec.encode_envelope(codec.Envelope("DT", b"\x02", None, schema_id, own_schema, "avro"))
-    decoded = Decoder(zone_of(tmp_path, kit)).decode(raw_batch([value]))
+    decoded = Decoder(make_schema_store(tmp_path, kit)).decode(raw_batch([value]))
     assert not decoded.changes
     (found,) = reasons(decoded)
     assert reason in found
@@ -251,7 +244,7 @@ def test_decoder_waits_or_gives_up_when_a_message_has_a_column_that_its_table_ha
         '"DataRecord"', '"shop.kit.R"'
     )
     value = codec.encode_envelope(codec.Envelope("DT", b"\x02", None, schema_id, other, "avro"))
-    decoded = Decoder(zone_of(tmp_path, kit)).decode(raw_batch([value]))
+    decoded = Decoder(make_schema_store(tmp_path, kit)).decode(raw_batch([value]))
     assert not decoded.changes
     if schema_id is None:  # metadata with that column can still come
         assert [batch.num_rows for batch in decoded.waiting] == [1]
@@ -263,7 +256,9 @@ def test_decoder_waits_or_gives_up_when_a_message_has_a_column_that_its_table_ha
 def test_decoder_takes_the_rows_of_a_table_without_a_primary_key(tmp_path: Path) -> None:
     table = replace(KEYLESS, data_schema=codec.data_schema(KEYLESS.columns, logical_types=True))
     change = replace(insert(1), data={"line": 1}, column_mask=b"\x01")
-    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([codec.data_message(table, change, schema_id=table.schema_id)]))
+    decoded = Decoder(make_schema_store(tmp_path, table)).decode(
+        raw_batch([codec.data_message(table, change, schema_id=table.schema_id)])
+    )
     assert reasons(decoded) == []
     assert [row["line"] for batch in decoded.changes[table.schema_id] for row in batch.to_pylist()] == [1]
 
@@ -281,7 +276,7 @@ def test_decoder_refuses_one_row_and_keeps_the_rest(tmp_path: Path, form: Any, c
     table = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
     changes = [insert(1), replace(insert(2), **changed), insert(3)]
     values = [codec.data_message(table, change, form=form, schema_id=table.schema_id) for change in changes]
-    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
+    decoded = Decoder(make_schema_store(tmp_path, table)).decode(raw_batch(values))
     assert names(decoded, table.schema_id) == ["n1", "n3"]
     (row,) = [row for batch in decoded.dead for row in batch.to_pylist()]
     assert (row["offset"], row["payload"]) == (1, values[1])
@@ -292,7 +287,7 @@ def test_decoder_refuses_the_value_that_does_not_fit_its_column_alone(tmp_path: 
     table = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
     narrow = replace(table, columns=(replace(KEYED.columns[0], type="INT1"), KEYED.columns[1]))
     values = [codec.data_message(table, insert(number), schema_id=table.schema_id) for number in (1, 300, 7)]
-    decoded = Decoder(zone_of(tmp_path, narrow)).decode(raw_batch(values))
+    decoded = Decoder(make_schema_store(tmp_path, narrow)).decode(raw_batch(values))
     assert names(decoded, table.schema_id) == ["n1", "n7"]
     assert "column 'id'" in reasons(decoded)[0]
 

@@ -14,7 +14,8 @@ import pytest
 
 from headstream.server.config.http_settings import HttpSettings
 from tests.support.server.http_servers import Http, serving
-from tests.unit.server.http.test_server import JSON, MESSAGES, SEND, head, http, make_topic, wait_until
+from tests.support.waiting import wait_until
+from tests.unit.server.http.test_server import JSON, MESSAGES, SEND, head, http, make_topic
 
 __all__ = ["http"]  # fixtures
 

@@ -13,6 +13,7 @@ import pytest
 
 from headstream.server.config.http_settings import CorsSettings, HttpSettings
 from tests.support.server.http_servers import Answer, Http, serving
+from tests.support.waiting import wait_until
 
 TOPIC = {"name": "t", "partitions_count": 1, "compression_algorithm": "none", "message_expiry": 0, "max_topic_size": 0}
 SEND = {"partitioning": {"kind": "balanced"}, "messages": [{"payload": "aGVsbG8="}]}
@@ -82,15 +83,6 @@ def during(work: Callable[[], Answer]) -> tuple[threading.Thread, list[Answer]]:
     thread = threading.Thread(target=lambda: answers.append(work()))
     thread.start()
     return thread, answers
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    done = threading.Event()
-    for _ in range(2000):
-        if is_so():
-            return
-        done.wait(0.01)
-    raise AssertionError("it did not come to that")
 
 
 def wait_for_messages(http: Http, offset: int, timeout_ms: int) -> Answer:

@@ -26,7 +26,8 @@ from headstream.errors import ServerUnreachableError
 from headstream.server.network.addresses import Address
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryBudget, default_budget_bytes
 from tests.support.server.peers import HttpPeer
-from tests.support.server.served import Peer, Running, config_of, serving, wait_for
+from tests.support.server.served import Peer, Running, config_of, serving
+from tests.support.waiting import wait_until
 
 MIB = 1 << 20
 TOTAL = 16 * MIB
@@ -189,10 +190,10 @@ def test_tcp_ends_big_requests_that_wait_for_memory_and_serves_small_ones(
         with running.peer() as quiet:
             assert quiet.request(Code.PING) == (0, b"")
             quiet.ask(CreateStream(0, "shop"))
-        wait_for(lambda: budget.refused >= 3)
+        wait_until(lambda: budget.refused >= 3)
         for peer in greedy:
             peer.close()
-        wait_for(lambda: budget.held_bytes == 0)
+        wait_until(lambda: budget.held_bytes == 0)
 
 
 def test_tcp_says_that_there_is_no_memory_when_it_refuses_a_request(make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +214,7 @@ def test_tcp_holds_little_of_unauthenticated_clients_when_thousands_send_half_a_
         budget, unauthenticated_clients = budget_of(running), [running.peer(is_logged_in=False) for _ in range(200)]
         for unauthenticated in unauthenticated_clients:
             unauthenticated.send(request_head(Code.LOGIN, 3000) + bytes(2000))
-        wait_for(lambda: budget.held_bytes == 200 * UNAUTHENTICATED_BYTES)
+        wait_until(lambda: budget.held_bytes == 200 * UNAUTHENTICATED_BYTES)
 
 
 @pytest.mark.parametrize("code", [Code.LOGIN, Code.APPEND_NUMBERED])
@@ -256,13 +257,13 @@ def test_tcp_reads_no_more_messages_when_replies_that_nobody_takes_fill_the_budg
         budget, deaf = budget_of(running), [running.peer() for _ in range(20)]
         for peer in deaf:
             peer.send(encode_request(poll.code, poll.encode()) * 20)
-        wait_for(lambda: budget.refused > 0)
+        wait_until(lambda: budget.refused > 0)
         assert budget.held_bytes <= TOTAL + 8 * MIB, "a poll brings one message at least, however big"
         for peer in deaf:
             peer.close()
         tcp = running.server._tcp
-        wait_for(lambda: tcp is not None and not tcp._connections)
-        wait_for(lambda: budget.held_bytes == 0)
+        wait_until(lambda: tcp is not None and not tcp._connections)
+        wait_until(lambda: budget.held_bytes == 0)
         with running.peer() as root:
             assert root.ask(poll).count > 0
 
@@ -324,7 +325,7 @@ def test_http_refuses_messages_that_there_is_no_memory_for_and_lets_go_of_what_w
         peer.login()
         path = "/streams/shop/topics/orders/messages?consumer_id=1&partition_id=1&kind=offset&value=0&count=1000"
         assert peer.request("GET", path)[0] == 200
-        wait_for(lambda: budget.held_bytes == 0)
+        wait_until(lambda: budget.held_bytes == 0)
         other = budget.open(2)
 
         async def fill() -> None:
@@ -338,4 +339,4 @@ def test_http_refuses_messages_that_there_is_no_memory_for_and_lets_go_of_what_w
         assert (status, json.loads(body)["id"]) == (503, Status.SERVER_BUSY)
         running.run(empty())
         assert peer.request("GET", path)[0] == 200
-        wait_for(lambda: budget.held_bytes == 0)
+        wait_until(lambda: budget.held_bytes == 0)
