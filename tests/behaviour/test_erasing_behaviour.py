@@ -14,6 +14,7 @@ from headstream.client.dead_letters.erasing import ERASURE_REASON, ErasedPartiti
 from headstream.errors import HeaderError, LegalHoldError, OffsetOutOfRangeError
 from tests.behaviour.conftest import Place
 from tests.support.cli_inputs import run
+from tests.support.crashes import fail_with
 from tests.support.log.erased_logs import find_bytes
 from tests.support.waiting import wait_until
 
@@ -141,11 +142,8 @@ def give_up(log: hs.Client, topic: str) -> None:
     """Put all messages of a topic into its dead-letter topic."""
     log.create_topic(DEAD, if_not_exists=True)
 
-    def fail(message: hs.ReceivedMessage) -> None:
-        raise ValueError("no")
-
     with log.consumer(topic, group="billing", on_error=hs.Retry(attempts=1), dead_letter=DEAD, timeout_ms=0) as consumer:
-        consumer.run(fail)
+        consumer.run(fail_with(ValueError("no")))
 
 
 def test_copies_in_a_dead_letter_topic_are_found_and_erased_when_it_is_named(log: hs.Client) -> None:

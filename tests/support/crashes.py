@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 
 class CrashError(Exception):
     """Stands for a process that ends here."""
 
 
-def fail_with(error: BaseException) -> Callable[..., None]:
+def fail_with(error: BaseException) -> Callable[..., NoReturn]:
     """Return a function that raises an error, whatever its arguments."""
 
-    def fail(*arguments: Any, **options: Any) -> None:
+    def fail(*arguments: Any, **options: Any) -> NoReturn:
         raise error
 
     return fail

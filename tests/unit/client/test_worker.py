@@ -16,6 +16,7 @@ from headstream.client.interception.producer import InterceptedProducer
 from headstream.core.model.producers import Appended
 from headstream.interceptors.interceptor import Interceptor
 from tests.support.async_clients import Gate, run, send
+from tests.support.crashes import fail_with
 
 
 @pytest.mark.parametrize("mode", ["ordered", "retrying", "shared", "topics", "decoded", "intercepted"])
@@ -99,9 +100,6 @@ def test_a_poll_beside_a_cancelled_one_that_is_not_over_returns_what_that_one_ha
 def test_an_error_that_was_raised_once_is_not_raised_again_after_a_cancelled_flush(monkeypatch: pytest.MonkeyPatch) -> None:
     is_open, has_begun, store = threading.Event(), threading.Event(), Messages.append
 
-    def fail(*arguments: Any, **options: Any) -> Appended:
-        raise hs.StorageError("no room")
-
     def hold(*arguments: Any, **options: Any) -> Appended:
         has_begun.set()
         is_open.wait(60)
@@ -109,7 +107,7 @@ def test_an_error_that_was_raised_once_is_not_raised_again_after_a_cancelled_flu
 
     async def body(log: AsyncClient) -> None:
         producer = log.producer("shop/orders")
-        monkeypatch.setattr(Messages, "append", fail)
+        monkeypatch.setattr(Messages, "append", fail_with(hs.StorageError("no room")))
         await producer.send(b"a", partition=1)
         with pytest.raises(hs.StorageError, match="no room"):
             await producer.flush()

@@ -20,6 +20,7 @@ from headstream.log.segments.index import IndexReader
 from headstream.log.segments.layout import LOG_SUFFIX, base_offsets, segment_path
 from headstream.log.states import MessageStates
 from headstream.log.system.files import MemoryFiles, OsFiles
+from tests.support.crashes import fail_with
 from tests.support.log.logs import SEED, batch, open_log, open_log_of, read_all, topic_of
 
 
@@ -155,11 +156,8 @@ def test_repair_leaves_pending_what_a_damaged_partition_does_not_allow(tmp_path:
     log = open_log(tmp_path, OsFiles())
     topic = fill(log)
 
-    def refuse(*_: Any) -> None:
-        raise StorageError("no")
-
     with monkeypatch.context() as patch:
-        patch.setattr(MessageStates, "_write", refuse)
+        patch.setattr(MessageStates, "_write", fail_with(StorageError("no")))
         with pytest.raises(StorageError):
             log.states.set(topic, 1, [2], change(20))
         log.close()

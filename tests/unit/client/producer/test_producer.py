@@ -17,6 +17,7 @@ from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.producers import Appended, BatchNumber
 from headstream.log.opening import open_memory
+from tests.support.crashes import fail_with
 from tests.support.waiting import run_together
 
 
@@ -188,11 +189,8 @@ def test_an_interrupted_flush_loses_nothing(gated: Gated, monkeypatch: pytest.Mo
     for number in range(5):
         producer.send(b"%d" % number, partition=1)
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(producer, "_wait_until_done", interrupt)
+        patch.setattr(producer, "_wait_until_done", fail_with(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             producer.flush()
         with pytest.raises(KeyboardInterrupt):
@@ -207,11 +205,8 @@ def test_an_interrupted_close_of_the_log_loses_nothing(gated: Gated, monkeypatch
     producer = gated.log.producer("shop/orders", linger_ms=60_000)
     producer.send(b"x", partition=1)
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(producer, "_wait_until_done", interrupt)
+        patch.setattr(producer, "_wait_until_done", fail_with(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             gated.log.close()
     gated.gate.is_open.set()

@@ -21,6 +21,7 @@ from headstream.log.segments.files import storage_error
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, SYNC_FAILED_NAME, segment_path
 from headstream.log.system.files import MemoryFiles, OsFile, OsFiles, WriteFile
+from tests.support.crashes import fail_with
 from tests.support.log.logs import SEED, FaultyFiles, batch, payloads, read_all
 from tests.support.waiting import run_together
 
@@ -303,10 +304,7 @@ def test_a_log_closes_everything_and_then_says_that_a_sync_failed(tmp_path: Path
     for policy in Fsync:
         log.append(topics[policy.value], 1, batch(b"x"), 0, SEED)
 
-    def refuse(file: OsFile) -> None:
-        raise storage_error(OSError(errno.EIO, "fault"), "sync a file", "f")
-
-    monkeypatch.setattr(OsFile, "sync", refuse)
+    monkeypatch.setattr(OsFile, "sync", fail_with(storage_error(OSError(errno.EIO, "fault"), "sync a file", "f")))
     with pytest.raises(PartitionClosedError):
         log.close()
     log.close()

@@ -7,11 +7,11 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from headstream.server.config.http_settings import CorsSettings, HttpSettings
+from tests.support.crashes import fail_with
 from tests.support.server.http_servers import Answer, Http, serving
 from tests.support.waiting import wait_until
 
@@ -46,10 +46,7 @@ def test_a_head_is_a_get_without_its_body(http: Http) -> None:
 def test_a_fault_inside_is_told_by_the_log_alone(
     http: Http, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: Any) -> None:
-        raise RuntimeError("the inner secret")
-
-    monkeypatch.setattr(http.dispatcher, "answer", fail)
+    monkeypatch.setattr(http.dispatcher, "answer", fail_with(RuntimeError("the inner secret")))
     with caplog.at_level(logging.ERROR, "headstream.server"):
         answer = http.call("GET", "/streams")
     assert answer.refusal == (500, 1)

@@ -12,8 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from headstream.broker.accounts.sessions import Session, client_id_of
-from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.accounts.sessions import client_id_of
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.message import Message
 from headstream.core.model.partitioning import Partitioning
@@ -30,6 +29,7 @@ from headstream.core.wire.frames import MAX_FRAME_BYTES, encode_request, encode_
 from headstream.core.wire.statuses import Status
 from headstream.server.config.tcp_settings import ConnectionLimits, TcpSettings
 from headstream.server.network.sockets import SocketOptions
+from tests.support.crashes import fail_with
 from tests.support.server.served import Peer, Running, config_of, serving
 from tests.support.waiting import wait_until
 
@@ -384,12 +384,9 @@ def test_tcp_stops_in_time_when_a_client_does_not_finish() -> None:
 def test_tcp_answers_1_and_goes_on_when_a_handler_fails(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(server: Dispatcher, session: Session, command: Logout) -> None:
-        raise RuntimeError("a bug")
-
     with serving() as running:
         dispatcher = running.server.dispatcher
-        monkeypatch.setitem(dispatcher._handlers, Logout, fail)
+        monkeypatch.setitem(dispatcher._handlers, Logout, fail_with(RuntimeError("a bug")))
         with running.peer() as peer:
             assert peer.request(Code.LOGOUT) == (Status.ERROR, b"")
             assert peer.request(Code.PING) == (0, b"")
