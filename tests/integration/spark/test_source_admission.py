@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,14 +32,6 @@ class Sink:
     @property
     def rows(self) -> list[tuple[str, int, int]]:
         return sorted(row for batch in self.batches for row in batch)
-
-
-@pytest.fixture
-def stopped(spark: SparkSession) -> Iterator[None]:
-    """Stop what a failing test leaves running."""
-    yield
-    for query in spark.streams.active:
-        query.stop()
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("stopped")]

@@ -31,6 +31,16 @@ def open_partition(files: Files, directory: str, *, segment_bytes: int = 1 << 20
     return PartitionWriter(directory, files, wide=wide, segment_bytes=segment_bytes)
 
 
+class Clock:
+    """A clock that says what it is told."""
+
+    def __init__(self, now_us: int = 0) -> None:
+        self.now_us = now_us
+
+    def __call__(self) -> int:
+        return self.now_us
+
+
 def open_log(root: Path | str, files: Files) -> Log:
     """Return a log with small segments in a directory, or in memory, with this process as its writer."""
     log = Log(str(root), files, is_memory=isinstance(files, MemoryFiles), segment_bytes=4096)

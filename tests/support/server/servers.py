@@ -11,7 +11,7 @@ from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.settings import ServerSettings
 from headstream.core.wire.codes import EXTENSION_CONTEXT
-from headstream.core.wire.commands.permissions import Permissions
+from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.users import CreateUser, UserDetails, UserStatus
 from headstream.core.wire.records import Command
@@ -91,6 +91,14 @@ class Server:
     def add_user(self, name: str, permissions: Permissions | None = None, status: UserStatus = UserStatus.ACTIVE) -> UserDetails:
         """Make a user whose password is its name twice."""
         return self.root().ask(CreateUser(name, name * 2, status, permissions))
+
+    def users_of_two_topics(self) -> dict[str, Peer]:
+        """Return clients of new users: `nobody` may send to topic 1, `reader` poll it, `worker` poll it and send to topic 2."""
+        polls, sends = TopicPermissions(poll_messages=True), TopicPermissions(send_messages=True)
+        rights = {"nobody": {1: sends}, "reader": {1: polls}, "worker": {1: polls, 2: sends}}
+        for name, topics in rights.items():
+            self.add_user(name, Permissions(streams={1: StreamPermissions(topics=topics)}))
+        return {name: self.ours(name) for name in rights}
 
     def connect_as(self, name: str, permissions: Permissions | None = None) -> Peer:
         """Return a client of a new user."""

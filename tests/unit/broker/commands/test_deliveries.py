@@ -14,7 +14,6 @@ from headstream.core.model.message import Message
 from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.wire.commands.groups import DeleteGroup
 from headstream.core.wire.commands.offsets import ConsumerRef
-from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.core.wire.commands.topics import PurgeTopic
 from headstream.core.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, OffsetRange, SettleDeliveries
 from headstream.core.wire.extensions.groups import EnterGroup, ListOffsets, ReportMember, SeekGroup
@@ -88,15 +87,7 @@ def test_a_message_that_cannot_be_copied_stays_open_until_it_can(peer: Peer) -> 
 
 
 def test_rights_are_those_of_polls_and_of_sends_to_the_dead_letter(server: Server, peer: Peer) -> None:
-    def rights(**topics: TopicPermissions) -> Permissions:
-        numbers = {"orders": 1, "dead": 2}
-        return Permissions(streams={1: StreamPermissions(topics={numbers[name]: given for name, given in topics.items()})})
-
-    polls = TopicPermissions(poll_messages=True)
-    server.add_user("nobody", rights(orders=TopicPermissions(send_messages=True)))
-    server.add_user("reader", rights(orders=polls))
-    server.add_user("worker", rights(orders=polls, dead=TopicPermissions(send_messages=True)))
-    peers = {name: server.ours(name) for name in ("nobody", "reader", "worker")}
+    peers = server.users_of_two_topics()
     poisoned = replace(settle(POISONED), dead_letter="shop/dead")
     commands: list[Command[Any]] = [GetDeliveries(*AT, "billing", 1), settle(FAILED), poisoned]
     assert [peers["nobody"].status(command) for command in commands] == [Status.UNAUTHORIZED] * 3

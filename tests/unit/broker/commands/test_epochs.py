@@ -40,14 +40,6 @@ AT = ("shop", "orders")
 BATCH = encode_sent([Message(payload=b"a"), Message(payload=b"b")])
 
 
-@pytest.fixture
-def peer(server: Server) -> Peer:
-    """A client of ours, of a server with a topic `shop/orders` of 2 partitions."""
-    client = server.ours()
-    client.ask(CreateOpenTopic(*AT, 2))
-    return client
-
-
 def test_our_commands_are_unknown_when_an_existing_client_sends_them(server: Server, peer: Peer) -> None:
     commands: list[Command[Any]] = [FetchMessages(*AT, 1, PollingKind.FIRST, 0, 1), GetOpenTopic(*AT), GetIdentity()]
     assert [server.root().status(command) for command in commands] == [3, 3, 3]

@@ -13,7 +13,6 @@ from headstream.core.model.leases import LeaseStep
 from headstream.core.model.message import Message
 from headstream.core.model.polling import ConsumerKind
 from headstream.core.wire.commands.offsets import ConsumerRef
-from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.core.wire.commands.topics import PurgeTopic
 from headstream.core.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, OffsetRange, SettleDeliveries
 from headstream.core.wire.extensions.groups import EnterGroup, ExitGroup, ListOffsets, SeekGroup
@@ -87,15 +86,7 @@ def test_nothing_to_lease_says_where_and_how_long_to_wait(server: Server, peer: 
 
 
 def test_rights_are_those_of_polls_and_of_sends_to_the_dead_letter(server: Server, peer: Peer) -> None:
-    def rights(**topics: TopicPermissions) -> Permissions:
-        numbers = {"jobs": 1, "dead": 2}
-        return Permissions(streams={1: StreamPermissions(topics={numbers[name]: given for name, given in topics.items()})})
-
-    polls = TopicPermissions(poll_messages=True)
-    server.add_user("nobody", rights(jobs=TopicPermissions(send_messages=True)))
-    server.add_user("reader", rights(jobs=polls))
-    server.add_user("worker", rights(jobs=polls, dead=TopicPermissions(send_messages=True)))
-    peers = {name: server.ours(name) for name in ("nobody", "reader", "worker")}
+    peers = server.users_of_two_topics()
     commands: list[Command[Any]] = [ENTER, ask(1, 1), settle(done(1, 0, 1))]
     assert [peers["nobody"].status(command) for command in commands] == [Status.UNAUTHORIZED] * 3
     reader = peers["reader"].ask(ENTER).member_id

@@ -15,7 +15,6 @@ from headstream.core.model.topology import Limits, NewTopic
 from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.core.wire.commands.topics import PurgeTopic
 from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer, ReleaseProducer
-from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.refusals import status_of
 from headstream.errors import ProducerFencedError, SequenceError
 from headstream.log.checks.backup import Backup
@@ -27,13 +26,6 @@ from tests.support.server.servers import Peer, Server
 AT = ("shop", "orders")
 NAME = TopicName(*AT)
 BATCH = encode_sent([Message(payload=b"a"), Message(payload=b"b")])
-
-
-@pytest.fixture
-def peer(server: Server) -> Peer:
-    client = server.ours()
-    client.ask(CreateOpenTopic(*AT, 2))
-    return client
 
 
 def repeated(found: AppendedBatch) -> AppendedBatch:

@@ -21,9 +21,7 @@ from headstream.core.wire.records import Command
 from headstream.core.wire.vsr.encoding import VSR
 from headstream.core.wire.vsr.frames import HEADER_BYTES
 from tests.support.server.servers import Peer
-from tests.unit.broker.commands.test_epochs import AT, BATCH, peer
-
-__all__ = ["peer"]  # fixtures
+from tests.unit.broker.commands.test_epochs import AT, BATCH
 
 
 def test_wait_calls_once_and_is_ready_when_messages_come_from_another_thread(peer: Peer) -> None:

@@ -50,6 +50,15 @@ def pause_two_of_four(peer: Peer, member: int) -> None:
     assert say(peer, LeaseStep.FAILED, 1, 3).paused_us == 60 * SECOND
 
 
+def wait_for_trial(server: Server, peer: Peer) -> list[int]:
+    """Pause the group with two members, and let the pause end; no other message of partition 1 is leased."""
+    members = [peer.ask(ENTER).member_id for _ in range(2)]
+    pause_two_of_four(peer, members[0])
+    say(peer, LeaseStep.RELEASED, 1, 4, 10)
+    server.clock.now_s += 60
+    return members
+
+
 def test_a_paused_group_leases_nothing_to_any_worker_until_the_pause_is_over(server: Server, peer: Peer) -> None:
     members = [peer.ask(ENTER).member_id for _ in range(2)]
     pause_two_of_four(peer, members[0])
@@ -65,10 +74,7 @@ def test_a_paused_group_leases_nothing_to_any_worker_until_the_pause_is_over(ser
 
 
 def test_after_a_pause_one_message_is_on_trial_for_all_workers(server: Server, peer: Peer) -> None:
-    members = [peer.ask(ENTER).member_id for _ in range(2)]
-    pause_two_of_four(peer, members[0])
-    say(peer, LeaseStep.RELEASED, 1, 4, 10)
-    server.clock.now_s += 60
+    members = wait_for_trial(server, peer)
     trial = lease(peer, members[0], 2)
     assert sum(each.until_offset - each.from_offset for each in trial.ranges) == 1
     other = lease(peer, members[1], 3)
@@ -80,10 +86,7 @@ def test_after_a_pause_one_message_is_on_trial_for_all_workers(server: Server, p
 
 
 def test_a_failed_trial_and_one_whose_lease_ends_pause_the_group_again(server: Server, peer: Peer) -> None:
-    members = [peer.ask(ENTER).member_id for _ in range(2)]
-    pause_two_of_four(peer, members[0])
-    say(peer, LeaseStep.RELEASED, 1, 4, 10)
-    server.clock.now_s += 60
+    members = wait_for_trial(server, peer)
     (each,) = lease(peer, members[0], 2).ranges
     assert say(peer, LeaseStep.FAILED, 2, each.from_offset).paused_us == 60 * SECOND
     server.clock.now_s += 60
@@ -114,10 +117,7 @@ def test_messages_whose_lease_ends_during_a_trial_are_leased_again(server: Serve
 
 
 def test_a_released_trial_goes_to_another_worker(server: Server, peer: Peer) -> None:
-    members = [peer.ask(ENTER).member_id for _ in range(2)]
-    pause_two_of_four(peer, members[0])
-    say(peer, LeaseStep.RELEASED, 1, 4, 10)
-    server.clock.now_s += 60
+    members = wait_for_trial(server, peer)
     (each,) = lease(peer, members[0], 2).ranges
     say(peer, LeaseStep.RELEASED, 2, each.from_offset)
     assert lease(peer, members[1], 3).partition == 1

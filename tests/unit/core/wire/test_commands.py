@@ -93,6 +93,16 @@ def id_of(command: Command[Any]) -> str:
     return type(command).__name__
 
 
+def send_over_http(command: Command[Any]) -> Command[Any]:
+    """Return the command that a server finds in the HTTP request of a command."""
+    asked = command.to_json()
+    found = find_route(asked.method, asked.path)
+    assert found is not None
+    assert found.entry is command.entry()
+    body = b"" if asked.body is None else json.dumps(asked.body).encode()
+    return COMMANDS[found.entry.code].decode_http(found.path, asked.query, body)
+
+
 @pytest.mark.parametrize("command", [command for command in EXAMPLES if command.code != 101], ids=id_of)
 @pytest.mark.parametrize("surplus", [b"\0", b"\1", b"\0\0\0\0", b"\xff" * 15])
 def test_bytes_after_the_last_field_of_a_request_are_ignored_and_counted(command: Command[Any], surplus: bytes) -> None:
@@ -106,12 +116,7 @@ def test_bytes_after_the_last_field_of_a_request_are_ignored_and_counted(command
 
 @pytest.mark.parametrize("command", [command for command in EXAMPLES if command.entry().route], ids=id_of)
 def test_a_command_decodes_to_the_same_command_from_its_http_request(command: Command[Any]) -> None:
-    asked = command.to_json()
-    found = find_route(asked.method, asked.path)
-    assert found is not None
-    assert found.entry is command.entry()
-    body = b"" if asked.body is None else json.dumps(asked.body).encode()
-    assert COMMANDS[found.entry.code].decode_http(found.path, asked.query, body) == command
+    assert send_over_http(command) == command
 
 
 REPLIES: list[tuple[type[Command[Any]], Any]] = [

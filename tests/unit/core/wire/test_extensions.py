@@ -17,7 +17,7 @@ from headstream.core.model.message import Message, MessageState
 from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.model.topology import Fsync, Limits
 from headstream.core.wire.codes import TABLE
-from headstream.core.wire.command_classes import COMMANDS, decode_command
+from headstream.core.wire.command_classes import decode_command
 from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.core.wire.extensions import (
     deliveries,
@@ -32,8 +32,8 @@ from headstream.core.wire.extensions import (
 )
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import status_of
-from headstream.core.wire.route_matching import find_route
 from headstream.errors import DecodeError, HeadstreamError, InvalidInputError
+from tests.unit.core.wire.test_commands import id_of, send_over_http
 
 BILLING = ConsumerRef(ConsumerKind.GROUP, "billing")
 SENT = encode_sent([Message(payload=None, key=b"k"), Message(payload=b"x", headers=Headers({"a": 1}))])
@@ -171,10 +171,6 @@ REPLIES: list[tuple[type[Command[Any]], Any]] = [
 ]
 
 
-def id_of(command: Command[Any]) -> str:
-    return type(command).__name__
-
-
 def test_every_extension_has_an_example() -> None:
     assert {command.code for command in EXAMPLES} == {code for code in TABLE if code >= 10_000}
 
@@ -199,12 +195,7 @@ def test_an_extension_decodes_to_itself_and_wrong_bytes_are_refused(command: Com
 
 @pytest.mark.parametrize("command", EXAMPLES, ids=id_of)
 def test_an_extension_decodes_to_the_same_command_from_its_http_request(command: Command[Any]) -> None:
-    asked = command.to_json()
-    found = find_route(asked.method, asked.path)
-    assert found is not None
-    assert found.entry is command.entry()
-    body = b"" if asked.body is None else json.dumps(asked.body).encode()
-    assert COMMANDS[found.entry.code].decode_http(found.path, asked.query, body) == command
+    assert send_over_http(command) == command
 
 
 @pytest.mark.parametrize(("kind", "reply"), REPLIES)

@@ -22,7 +22,7 @@ from headstream.log.upkeep.compaction import Compaction
 from headstream.log.upkeep.marked_removal import MarkedRemoval
 from headstream.log.upkeep.retention import Retention
 from headstream.log.upkeep.summaries import Summaries, summarize_segment
-from tests.support.log.logs import SEED, batch, open_log, open_log_of, read_all, topic_of
+from tests.support.log.logs import SEED, Clock, batch, open_log, open_log_of, read_all, topic_of
 from tests.support.messages.batches import header, sent
 
 MARKED = MessageState.MARKED_FOR_DELETION.value
@@ -31,26 +31,12 @@ DAY_US = 24 * HOUR_US
 COPY = "6d2f1a52-7a3e-4a53-9d3c-9b5b7f0f6a11"
 
 
-class Clock:
-    """A clock that says what it is told."""
-
-    now_us = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now_us
-
-
 @pytest.fixture(params=["os", "memory"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     log = open_log_of(request.param, tmp_path / "log")
     create_topic(log, NewTopic(TopicName("shop", "orders"), 2, Limits.WIDE), 5)
     yield log
     log.close()
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 def payload(number: int) -> bytes:

@@ -21,18 +21,9 @@ from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import base_offsets
 from headstream.log.system.files import OsFiles
 from headstream.log.upkeep.retention import Retention
-from tests.support.log.logs import SEED, batch, open_log, open_log_of, read_all, topic_of
+from tests.support.log.logs import SEED, Clock, batch, open_log, open_log_of, read_all, topic_of
 
 SEND_BYTES = 45 + 1000
-
-
-class Clock:
-    """A clock that says what it is told."""
-
-    now_us = 0
-
-    def __call__(self) -> int:
-        return self.now_us
 
 
 @pytest.fixture(params=["os", "memory"])

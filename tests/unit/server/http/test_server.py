@@ -6,31 +6,18 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from headstream.server.config.http_settings import CorsSettings, HttpSettings
 from tests.support.crashes import fail_with
-from tests.support.server.http_servers import Answer, Http, serving
+from tests.support.server.http_servers import Answer, Http, make_topic, serving
 from tests.support.waiting import wait_until
 
-TOPIC = {"name": "t", "partitions_count": 1, "compression_algorithm": "none", "message_expiry": 0, "max_topic_size": 0}
 SEND = {"partitioning": {"kind": "balanced"}, "messages": [{"payload": "aGVsbG8="}]}
 MESSAGES = "/streams/s/topics/t/messages"
 JSON = "Content-Type: application/json\r\n"
-
-
-@pytest.fixture(scope="module")
-def http() -> Iterator[Http]:
-    with serving(HttpSettings(max_body_bytes=50_000)) as served:
-        make_topic(served)
-        yield served
-
-
-def make_topic(http: Http) -> None:
-    assert http.call("POST", "/streams", {"name": "s"}).status == 200
-    assert http.call("POST", "/streams/s/topics", TOPIC).status == 200
 
 
 def head(http: Http, method: str, path: str, more: str = "", *, close: bool = True) -> bytes:
