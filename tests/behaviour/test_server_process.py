@@ -17,18 +17,13 @@ import headstream as hs
 from headstream.core.codec.binary import decode_polled, encode_sent
 from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import ConsumerKind, PollingKind
-from headstream.core.wire.commands import offsets, sessions, streams, topics
+from headstream.core.wire.commands import offsets, sessions, streams
 from headstream.core.wire.commands.messages import PollMessages, SendMessages
 from headstream.errors import AuthenticationError
 from headstream.log.checks.verification import Verification
 from headstream.log.system.files import OsFiles
-from tests.support.server.served import Peer, server_process
+from tests.support.server.served import Peer, make_topic, server_process
 from tests.support.server.server_process import ServerProcess
-
-
-def make_topic(peer: Peer) -> None:
-    peer.ask(streams.CreateStream(0, "shop"))
-    peer.ask(topics.CreateTopic("shop", 0, 1, topics.Compression.NONE, topics.NEVER, topics.SERVER_DEFAULT, 0, "orders"))
 
 
 def send_of(payload: bytes) -> SendMessages:

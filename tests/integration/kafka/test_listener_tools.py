@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import threading
 import urllib.request
@@ -22,7 +21,7 @@ from headstream.spark.sessions.java import find_java
 from headstream.testing import KafkaBroker
 from tests.support.kafka_tools import CONNECT, STREAMS, kafka_program, run_kafka_tool
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
-from tests.support.server.server_process import ServerProcess
+from tests.support.server.server_process import ServerProcess, free_port
 from tests.support.waiting import wait_until
 
 _LINES = ["a rose is", "a rose is", "a rose"]
@@ -38,12 +37,6 @@ def listener(tmp_path: Path) -> Iterator[KafkaListener]:
         pytest.skip(str(error))
     with kafka_listener(tmp_path / "log", kafka=KafkaSettings(anonymous_user="iggy")) as running:
         yield running
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _properties(path: Path, **values: object) -> str:
@@ -124,7 +117,7 @@ def _worker(listener: KafkaListener, **more: object) -> dict[str, object]:
         "key.converter": _CONVERTER,
         "value.converter": _CONVERTER,
         "offset.flush.interval.ms": 500,
-        "listeners": f"http://127.0.0.1:{_free_port()}",
+        "listeners": f"http://127.0.0.1:{free_port()}",
         "plugin.discovery": "service_load",
     } | more
 
@@ -238,7 +231,7 @@ def test_mirror_maker_copies_topics_and_settings_when_the_listener_is_its_target
 def test_kafkas_verifiable_consumer_reads_what_was_acknowledged_when_the_server_is_killed_under_the_producer(
     tmp_path: Path,
 ) -> None:
-    address, ran = f"127.0.0.1:{_free_port()}", list[list[dict[str, str]]]()
+    address, ran = f"127.0.0.1:{free_port()}", list[list[dict[str, str]]]()
     server = ServerProcess(tmp_path / "log", "--kafka", address, "--kafka-user", "iggy")
     run_kafka_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address, "--create", "--topic", "verified")
 

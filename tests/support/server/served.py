@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME, ServerSettings
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands import streams, topics
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.frames import encode_request
 from headstream.core.wire.records import Command
@@ -99,6 +100,12 @@ def serving(
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_TIMEOUT_S)
         loop.close()
+
+
+def make_topic(peer: TcpPeer) -> None:
+    """Make the topic shop/orders of one partition."""
+    peer.ask(streams.CreateStream(0, "shop"))
+    peer.ask(topics.CreateTopic("shop", 0, 1, topics.Compression.NONE, topics.NEVER, topics.SERVER_DEFAULT, 0, "orders"))
 
 
 @contextmanager

@@ -14,11 +14,17 @@ import pytest
 from headstream.broker.commands.requests import answer_request
 from headstream.core.wire.codes import Code
 from headstream.core.wire.command_classes import COMMANDS
-from headstream.core.wire.commands import streams, tokens, users
+from headstream.core.wire.commands import tokens, users
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
-from headstream.core.wire.commands.topics import NEVER, Compression, CreateTopic, GetTopic
+from headstream.core.wire.commands.topics import NEVER, Compression, GetTopic
 from headstream.errors import HeadstreamError, PermissionDeniedError
 from tests.support.server.servers import Peer, Server
+from tests.support.server.small_clients import with_topic
+
+
+@pytest.fixture
+def root(server: Server) -> Peer:
+    return with_topic(server)
 
 
 def text8(text: str) -> bytes:
@@ -79,14 +85,6 @@ CREATED = {
 
 def ask(peer: Peer, code: Code, payload: bytes) -> bytes:
     return b"".join(bytes(piece) for piece in answer_request(peer.dispatcher, peer.session, code, memoryview(payload)))
-
-
-@pytest.fixture
-def root(server: Server) -> Peer:
-    root = server.root()
-    root.ask(streams.CreateStream(0, "shop"))
-    root.ask(CreateTopic("shop", 0, 3, Compression.NONE, 0, 0, 0, "orders"))
-    return root
 
 
 @pytest.mark.parametrize("client", CREATED)

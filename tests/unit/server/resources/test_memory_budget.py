@@ -17,7 +17,6 @@ from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.messages import PollMessages, SendMessages
 from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from headstream.core.wire.extensions.producers import AppendNumbered, InitProducer
 from headstream.core.wire.frames import encode_request, request_head
 from headstream.core.wire.refusals import decode_refusal
@@ -26,7 +25,7 @@ from headstream.errors import ServerUnreachableError
 from headstream.server.network.addresses import Address
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryBudget, default_budget_bytes
 from tests.support.server.peers import HttpPeer
-from tests.support.server.served import Peer, Running, config_of, serving
+from tests.support.server.served import Running, config_of, make_topic, serving
 from tests.support.waiting import wait_until
 
 MIB = 1 << 20
@@ -234,11 +233,6 @@ def test_tcp_takes_a_long_request_behind_a_login_when_both_come_together(make_lo
             sent = send_of(20_000)
             peer.send(login + encode_request(sent.code, sent.encode()) + encode_request(Code.PING))
             assert [peer.receive()[0] for _ in range(3)] == [0, 0, 0]
-
-
-def make_topic(peer: Peer) -> None:
-    peer.ask(CreateStream(0, "shop"))
-    peer.ask(CreateTopic("shop", 0, 1, Compression.NONE, NEVER, SERVER_DEFAULT, 0, "orders"))
 
 
 def send_of(size: int) -> SendMessages:

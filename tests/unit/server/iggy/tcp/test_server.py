@@ -21,16 +21,14 @@ from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.messages import PollMessages, SendMessages
 from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.core.wire.commands.sessions import Login, Logout
-from headstream.core.wire.commands.streams import CreateStream
 from headstream.core.wire.commands.system import GetMe, ListClients
-from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from headstream.core.wire.extensions.messages import WaitMessages, WaitResult
 from headstream.core.wire.frames import MAX_FRAME_BYTES, encode_request, encode_response
 from headstream.core.wire.statuses import Status
 from headstream.server.config.tcp_settings import ConnectionLimits, TcpSettings
 from headstream.server.network.sockets import SocketOptions
 from tests.support.crashes import fail_with
-from tests.support.server.served import Peer, Running, config_of, serving
+from tests.support.server.served import Peer, Running, config_of, make_topic, serving
 from tests.support.waiting import wait_until
 
 PING = encode_request(Code.PING)
@@ -54,11 +52,6 @@ def peer(running: Running) -> Iterator[Peer]:
     """A connection that is logged in."""
     with running.peer() as peer:
         yield peer
-
-
-def make_topic(peer: Peer) -> None:
-    peer.ask(CreateStream(0, "shop"))
-    peer.ask(CreateTopic("shop", 0, 1, Compression.NONE, NEVER, SERVER_DEFAULT, 0, "orders"))
 
 
 def send_of(*payloads: bytes) -> SendMessages:
