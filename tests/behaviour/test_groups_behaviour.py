@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.client.async_client import AsyncClient
 from tests.behaviour.conftest import Place, at, numbers
 from tests.support.waiting import wait_until
 
@@ -272,7 +271,7 @@ def test_members_in_threads_that_come_and_go_read_everything(place: Place, log: 
 
 
 def test_members_in_tasks_share_too(tmp_path: Path) -> None:
-    async def consume(log: AsyncClient, found: list[hs.ReceivedMessage]) -> None:
+    async def consume(log: hs.AsyncClient, found: list[hs.ReceivedMessage]) -> None:
         async with log.consumer("shop/carts", group="g", timeout_ms=60_000) as consumer:
             async for message in consumer:
                 found.append(message)

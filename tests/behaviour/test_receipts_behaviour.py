@@ -12,7 +12,6 @@ import pytest
 
 import headstream as hs
 from headstream.broker.messages.messages import Messages
-from headstream.client.async_client import AsyncClient
 from headstream.testing.local_server import LocalServer
 from tests.behaviour.conftest import at, open_place
 from tests.behaviour.kafka_differences import skip_differing
@@ -163,7 +162,7 @@ def test_a_wait_for_a_receipt_ends_in_time_and_the_message_is_stored_later(monke
             assert receipt.result(30).offset == 0
 
 
-def run(url: str, body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
+def run(url: str, body: Callable[[hs.AsyncClient], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
         async with hs.connect_async(url) as log:
             await log.create_topic("shop/orders", if_not_exists=True)
@@ -173,7 +172,7 @@ def run(url: str, body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> N
 
 
 def test_receipts_of_an_asynchronous_producer_are_awaited_for_their_offsets(url: str) -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         async with log.producer("shop/orders", linger_ms=60_000) as producer:
             first, *others = [await producer.send(b"%d" % number, partition=at(1)) for number in range(20)]
             assert (await first).offset == 0

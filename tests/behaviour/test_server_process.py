@@ -15,7 +15,6 @@ import pytest
 
 import headstream as hs
 from headstream.core.codec.binary import decode_polled, encode_sent
-from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.wire.commands import offsets, sessions, streams
 from headstream.core.wire.commands.messages import PollMessages, SendMessages
@@ -27,7 +26,7 @@ from tests.support.server.server_process import ServerProcess
 
 
 def send_of(payload: bytes) -> SendMessages:
-    return SendMessages("shop", "orders", Partitioning.partition(1), encode_sent([hs.Message(payload=payload)]))
+    return SendMessages("shop", "orders", hs.Partitioning.partition(1), encode_sent([hs.Message(payload=payload)]))
 
 
 def payloads_of(peer: Peer) -> list[bytes | None]:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.errors import HeadstreamError, LeaseLostError
 from tests.campaigns.killed_servers import KilledServer
 from tests.support.waiting import wait_until
 
@@ -36,7 +35,7 @@ class _Workers:
             try:
                 with hs.connect(self._url) as log:
                     self._read(log)
-            except HeadstreamError:
+            except hs.HeadstreamError:
                 self.is_over.wait(0.02)
 
     def _read(self, log: hs.Client) -> None:
@@ -52,7 +51,7 @@ class _Workers:
                     else:
                         consumer.ack(message)
                         self.acknowledged[payload] += 1
-                except LeaseLostError:
+                except hs.LeaseLostError:
                     continue
 
 

@@ -17,7 +17,6 @@ import pytest
 
 import headstream as hs
 from headstream.cli.shared.checkpoints import explain_by
-from headstream.client.client import Client
 from headstream.core.model.identifiers import TopicName
 from headstream.errors import StorageError
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
@@ -57,7 +56,7 @@ SCENES: tuple[tuple[str, str, str, str], ...] = (
 """Name, place, colours, and what is there when the page is whole."""
 
 
-def fill(log: Client) -> None:
+def fill(log: hs.Client) -> None:
     """Append what a shop would: orders with typed headers, clicks, payments, and orders that were given up."""
     for name, partitions, options in (
         ("shop/orders", 3, {"retention_us": 7 * 86_400_000_000, "summary_headers": "tenant"}),
@@ -98,12 +97,12 @@ def fill(log: Client) -> None:
     log.set_state("shop/orders", 1, [21], "marked_for_deletion", reason="wrong import")
 
 
-def seek(log: Client, topic: str, group: str, offsets: dict[int, int]) -> None:
+def seek(log: hs.Client, topic: str, group: str, offsets: dict[int, int]) -> None:
     """Commit the next offset of each partition for a group."""
     log.transport.groups.seek(TopicName.parse(topic), group, offsets)
 
 
-def _give_up(log: Client) -> None:
+def _give_up(log: hs.Client) -> None:
     retry = hs.Retry(1, delay="0s", max_delay="0s")
     with log.consumer("shop/orders", group="shipping", on_error=retry, dead_letter="shop/orders.dead", timeout_ms=0) as consumer:
         for number, message in enumerate(consumer.poll(45)):
@@ -138,7 +137,7 @@ def serving_pictures(tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterator[Http
     report = PipelineReport(lambda: work.config.state_directory)
     reports = PipelineReports({"/data/shop/checkpoint": report.read}, needs_right=True, explain=explain_by([report]))
     with serving(pipelines=reports, clock_us=lambda: NOW_US) as http:
-        fill(Client(http.dispatcher.broker))
+        fill(hs.Client(http.dispatcher.broker))
         yield http
     work.close()
 

@@ -11,7 +11,6 @@ import pytest
 import headstream as hs
 from headstream.cli.shared.checkpoints import explain_by
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import Message
 from headstream.core.model.topology import NewTopic
 from headstream.errors import StorageError
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
@@ -135,7 +134,7 @@ def test_a_server_without_pipelines_tells_how_to_register_one(browser: Browser) 
 def test_messages_of_replicate_are_decoded_by_the_schemas_that_a_pipeline_knows(page: Page, pipelines: Http, axe: str) -> None:
     pipelines.dispatcher.broker.topics.create(NewTopic(CDC, 1, hs.Limits.WIDE))
     payloads = (data_message(make_table(schema_id=digit * 32), make_change(number)) for digit, number in (("1", 7), ("5", 8)))
-    send(pipelines, CDC, 1, *(Message(payload=payload) for payload in payloads))
+    send(pipelines, CDC, 1, *(hs.Message(payload=payload) for payload in payloads))
     go(page, "#/messages/cdc/data?partition=1&offset=0")
     detail = page.get_by_label("Message at offset 0")
     decoded = detail.get_by_role("group", name="Decoded message")

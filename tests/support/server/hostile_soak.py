@@ -15,8 +15,6 @@ from pathlib import Path
 
 import headstream as hs
 from headstream.core.codec.binary import encode_sent
-from headstream.core.model.message import Message
-from headstream.core.model.partitioning import Partitioning
 from headstream.core.wire.commands import messages, permissions, streams, topics, users
 from tests.support.server.hostile import BIG_BYTES
 from tests.support.server.peers import TcpPeer
@@ -126,9 +124,9 @@ def prepare(server: ServerProcess, partitions: int) -> None:
             root.ask(make_topic("mad", min(_PARTITIONS_A_TOPIC, partitions - number), f"wide-{number}"))
         rights = permissions.Permissions(streams={2: permissions.StreamPermissions(True, True, True, True, True, True)})
         root.ask(users.CreateUser("mallory", "mallory", users.UserStatus.ACTIVE, rights))
-        sent = encode_sent([Message(payload=bytes(BIG_BYTES))])
+        sent = encode_sent([hs.Message(payload=bytes(BIG_BYTES))])
         for _ in range(20):
-            root.ask(messages.SendMessages("mad", "big", Partitioning.partition(1), sent))
+            root.ask(messages.SendMessages("mad", "big", hs.Partitioning.partition(1), sent))
 
 
 def make_topic(stream: str, partitions: int, name: str) -> topics.CreateTopic:

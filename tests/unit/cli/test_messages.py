@@ -13,7 +13,6 @@ import pytest
 
 import headstream as hs
 from headstream.cli.shared.header_text import parse_header
-from headstream.errors import HeaderError
 from tests.support.cli_inputs import invoke
 
 
@@ -41,7 +40,7 @@ def url(tmp_path: Path) -> str:
     ],
 )
 def test_parse_header_names_the_nearest_kind_when_there_is_no_such_kind(text: str, advice: str) -> None:
-    with pytest.raises(HeaderError) as error:
+    with pytest.raises(hs.HeaderError) as error:
         parse_header(text)
     assert advice in str(error.value)
 

@@ -14,7 +14,6 @@ import pytest
 import headstream as hs
 from headstream.client import closing
 from headstream.client.closing import limited
-from headstream.errors import HeadstreamError, ServerUnreachableError
 from headstream.interceptors.interceptor import Interceptor
 from headstream.testing.local_server import LocalServer
 from tests.support.crashes import fail_with
@@ -94,7 +93,7 @@ def test_close_ends_although_the_server_is_lost(server: tuple[LocalServer, str],
     assert [next(consumer).payload for consumer in consumers] == [b"a"] * 3
     with lost(running, loss):
         for consumer in consumers:
-            assert isinstance(end_of(consumer.close), ServerUnreachableError)
+            assert isinstance(end_of(consumer.close), hs.ServerUnreachableError)
         assert end_of(log.close) is None
 
 
@@ -112,7 +111,7 @@ def test_a_cancelled_program_ends_although_the_server_is_lost(server: tuple[Loca
     task = loop.create_task(program(waits))
 
     def run() -> None:
-        with suppress(asyncio.CancelledError, HeadstreamError):
+        with suppress(asyncio.CancelledError, hs.HeadstreamError):
             loop.run_until_complete(task)
 
     thread = threading.Thread(target=run, daemon=True)

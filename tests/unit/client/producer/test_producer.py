@@ -11,7 +11,6 @@ import pytest
 
 import headstream as hs
 from headstream.broker.broker import Broker
-from headstream.client.client import Client
 from headstream.core.codec.binary import decode_sent, encode_sent
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.identifiers import TopicName
@@ -53,7 +52,7 @@ class Gated:
         broker = Broker(open_memory())
         self.gate = Gate(broker)
         broker.messages = self.gate  # type: ignore[assignment]
-        self.log = Client(broker)
+        self.log = hs.Client(broker)
         self.log.create_topic("shop/orders", partitions=2)
 
     def stored(self) -> list[bytes | None]:

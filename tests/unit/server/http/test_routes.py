@@ -6,6 +6,7 @@ import base64
 import io
 import itertools
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +14,17 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from headstream.core.wire.codes import TABLE, CodeEntry
-from tests.support.server.http_servers import Answer, Http
+from tests.support.server.http_servers import Answer, Http, serving
 from tests.support.server.route_cases import CASES, MESSAGE, TOPIC_SETTINGS
 
 NUMBERS = itertools.count(1)
 TO_FIRST = {"kind": "partition_id", "value": "AQAAAA=="}
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Http]:
+    with serving() as served:
+        yield served
 
 
 @pytest.fixture(scope="module")

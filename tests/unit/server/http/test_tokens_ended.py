@@ -10,7 +10,6 @@ import pytest
 import headstream as hs
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import Message
 from headstream.core.model.topology import NewTopic
 from headstream.core.wire.commands import permissions, sessions, system
 from tests.support.server.http_servers import Http
@@ -111,5 +110,5 @@ def test_a_request_that_waits_goes_on_when_its_token_changes_the_password_meanwh
             time.sleep(0.01)
         change = {"current_password": "secret1", "new_password": "secret2"}
         assert http.call("PUT", f"/users/{NAME}/password", change, token=token).status == 204
-        http.dispatcher.broker.messages.send(TopicName.parse("shop/orders"), 1, encode_sent([Message(payload=b"m")]))
+        http.dispatcher.broker.messages.send(TopicName.parse("shop/orders"), 1, encode_sent([hs.Message(payload=b"m")]))
         assert [each.result().status for each in waiting] == [200, 401]

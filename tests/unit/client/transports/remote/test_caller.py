@@ -8,7 +8,6 @@ import pytest
 
 import headstream as hs
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Fsync, Limits
 from headstream.core.wire.commands.streams import CreateStream
 from headstream.core.wire.extensions import groups
 from headstream.core.wire.extensions.messages import AppendMessages, FetchedMessages, FetchMessages, FirstOffset
@@ -24,7 +23,7 @@ from tests.support.server.scripted_server import HANG_UP, SILENCE, ScriptedServe
 def topic_of(deduplication_count: int | None = None) -> OpenTopic:
     partitions = (OpenPartition(1, 0, 100, 0, 0, 1),)
     return OpenTopic(
-        "shop", "orders", 1, 0, Limits.IGGY, Fsync.INTERVAL, None, None, None, deduplication_count, "1/1", partitions
+        "shop", "orders", 1, 0, hs.Limits.IGGY, hs.Fsync.INTERVAL, None, None, None, deduplication_count, "1/1", partitions
     )
 
 

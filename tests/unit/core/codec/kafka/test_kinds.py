@@ -6,14 +6,11 @@ import pytest
 
 import headstream as hs
 from headstream.core.codec.kafka import KafkaRecord, decode_record, encode_record
-from headstream.core.model.constructors import bool_
 from headstream.core.model.header_values import HeaderValue
-from headstream.core.model.headers import Headers
-from headstream.core.model.message import Message, MessageState
 
 _ALL = [
     ("name", hs.string("Zoë")), ("empty", hs.string("")), ("bytes", hs.raw(b"\x00\xff")), ("no bytes", hs.raw(b"")),
-    ("yes", bool_(True)), ("no", bool_(False)), ("i8", hs.int8(-128)), ("i64", hs.int64(-(2**63))),
+    ("yes", hs.bool_(True)), ("no", hs.bool_(False)), ("i8", hs.int8(-128)), ("i64", hs.int64(-(2**63))),
     ("i128", hs.int128(-(2**127))), ("u8", hs.uint8(3)), ("u128", hs.uint128(2**128 - 1)), ("f32", hs.float32(0.1)),
     ("f64", hs.float64(1e300)), ("minus", hs.float64(-0.0)), ("nan", hs.float64(float("nan"))),
     ("inf", hs.float32(float("-inf"))),
@@ -24,12 +21,12 @@ _ALL = [
 
 
 def test_encode_record_gives_back_every_kind_when_it_is_decoded() -> None:
-    message = Message(
+    message = hs.Message(
         payload=b"p",
         key=b"",
-        headers=Headers(_ALL),
+        headers=hs.Headers(_ALL),
         id=77,
-        state=MessageState.POISONED,
+        state=hs.MessageState.POISONED,
         timestamp=1_700_000_000_123_456,
         checksum=5,
     )
@@ -40,7 +37,7 @@ def test_encode_record_gives_back_every_kind_when_it_is_decoded() -> None:
 
 
 def test_encode_record_adds_nothing_when_no_header_is_typed() -> None:
-    record = encode_record(Message(payload=b"", headers=Headers({"a": b"1", "b": None}), timestamp=5_000))
+    record = encode_record(hs.Message(payload=b"", headers=hs.Headers({"a": b"1", "b": None}), timestamp=5_000))
     assert record.headers == (("a", b"1"), ("b", None))
     assert (record.value, record.key, record.timestamp_ms) == (b"", None, 5)
 

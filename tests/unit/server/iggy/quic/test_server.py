@@ -19,7 +19,6 @@ from aioquic.quic.connection import QuicConnection
 
 import headstream as hs
 from headstream.core.codec.binary import encode_sent
-from headstream.core.model.message import Message
 from headstream.core.wire.codes import EXTENSION_CONTEXT, Code
 from headstream.core.wire.commands import streams, system, topics
 from headstream.core.wire.commands.sessions import Login
@@ -27,7 +26,6 @@ from headstream.core.wire.commands.users import CreateUser, UpdateUser, UserStat
 from headstream.core.wire.extensions.producers import AppendNumbered, InitProducer
 from headstream.core.wire.frames import encode_request, request_head
 from headstream.core.wire.statuses import Status
-from headstream.errors import ServerUnreachableError
 from headstream.server.config.tcp_settings import TcpSettings
 from headstream.server.iggy.quic.server import QuicServer
 from headstream.server.network.addresses import Address
@@ -293,7 +291,7 @@ def test_quic_answers_where_a_numbered_batch_is_when_it_comes_again(running: Run
         client.request(EXTENDED_LOGIN)
         init = InitProducer()
         producer = init.decode_reply(memoryview(client.request(encode_request(init.code, init.encode()))[1]))
-        sent = encode_sent([Message(payload=bytes(100_000))])
+        sent = encode_sent([hs.Message(payload=bytes(100_000))])
         append = AppendNumbered("shop", "orders", 1, producer.producer_id, producer.epoch, 0, sent)
         bodies = [client.request(encode_request(append.code, append.encode()))[1] for _ in range(2)]
         stored = [append.decode_reply(memoryview(body)) for body in bodies]
@@ -301,5 +299,5 @@ def test_quic_answers_where_a_numbered_batch_is_when_it_comes_again(running: Run
 
 
 def test_quic_client_says_that_nothing_listens_there() -> None:
-    with pytest.raises(ServerUnreachableError):
+    with pytest.raises(hs.ServerUnreachableError):
         hs.connect("quic://iggy:iggy@127.0.0.1:1", connect_timeout_ms=500, retry_timeout_ms=0)

@@ -11,10 +11,7 @@ import pytest
 import headstream as hs
 from headstream.core.codec.batch.results import VariableColumn
 from headstream.core.codec.kafka import KafkaHeader, encode_record
-from headstream.core.model.constructors import bool_
-from headstream.core.model.header_values import HeaderValue
 from headstream.core.model.headers import Headers
-from headstream.core.model.message import Message
 from headstream.errors import InvalidInputError
 from tests.support import kernels
 from tests.support.messages.kafka_columns import kafka_rows, varied
@@ -28,19 +25,19 @@ def encode(kernel: Any, rows: Sequence[bytes | None]) -> tuple[list[list[KafkaHe
 
 
 def expected(headers: Headers) -> list[KafkaHeader]:
-    return list(encode_record(Message(payload=b"", headers=headers)).headers)
+    return list(encode_record(hs.Message(payload=b"", headers=headers)).headers)
 
 
 _TYPED = Headers(
     [
-        ("name", hs.string("Zoë")), ("empty", hs.string("")), ("bytes", hs.raw(b"\x00\xff")), ("yes", bool_(True)),
-        ("no", bool_(False)), ("i8", hs.int8(-128)), ("i16", hs.int16(-1)), ("i32", hs.int32(0)), ("i64", hs.int64(-(2**63))),
+        ("name", hs.string("Zoë")), ("empty", hs.string("")), ("bytes", hs.raw(b"\x00\xff")), ("yes", hs.bool_(True)),
+        ("no", hs.bool_(False)), ("i8", hs.int8(-128)), ("i16", hs.int16(-1)), ("i32", hs.int32(0)), ("i64", hs.int64(-(2**63))),
         ("i128", hs.int128(-(2**127))), ("u8", hs.uint8(255)), ("u64", hs.uint64(2**64 - 1)), ("u128", hs.uint128(2**128 - 1)),
         ("f32", hs.float32(0.1)), ("f64", hs.float64(1e300)), ("sixteen", hs.float64(1e16)), ("minus", hs.float64(-0.0)),
         ("nan", hs.float64(float("nan"))), ("nan", hs.float32(float("nan"))), ("inf", hs.float32(float("-inf"))),
         ("null", hs.null()), ("char", hs.char("é")), ("euro", hs.char("€")), ("ascii", hs.char("x")),
         ("a&b=c,d%~_.-", hs.uint16(7)), ("again", hs.raw(b"1")), ("again", hs.string("1")), ("again", hs.null()),
-        ("f200", HeaderValue(200, b"\x01")), ("f66", HeaderValue(66, b"")), ("f16", HeaderValue(16, b"x")),
+        ("f200", hs.HeaderValue(200, b"\x01")), ("f66", hs.HeaderValue(66, b"")), ("f16", hs.HeaderValue(16, b"x")),
         ("hs.timestamp", hs.int64(5)),
     ]
 )  # fmt: skip
@@ -57,8 +54,8 @@ _RARE = [
     Headers({"hs.kinds": "x"}).as_bytes(),
     Headers({"hs.timestamps": 1}).as_bytes(),
     Headers({"kafka_dlt-original-partition": hs.int32(2)}).as_bytes(),
-    Headers({"odd": HeaderValue(15, b"\x01" + b"\xff" * 7)}).as_bytes(),
-    Headers({"odd": HeaderValue(14, b"\x01\x00\xc0\x7f")}).as_bytes(),
+    Headers({"odd": hs.HeaderValue(15, b"\x01" + b"\xff" * 7)}).as_bytes(),
+    Headers({"odd": hs.HeaderValue(14, b"\x01\x00\xc0\x7f")}).as_bytes(),
     Headers({"half": hs.char("\ud800")}).as_bytes(),
     Headers([("n", number) for number in range(65)]).as_bytes(),
     b"\x01\0\0\0a\x04\x02\0\0\0xx",
