@@ -69,7 +69,7 @@ def test_workers_finish_each_message_once_through_kills_of_the_server(tmp_path: 
         workers = _Workers(url)
         for number in range(kills):
             wanted = COUNT * (number + 1) // (kills + 2)
-            wait_until(lambda wanted=wanted: workers.acknowledged.total() >= wanted)
+            wait_until(lambda wanted=wanted: workers.acknowledged.total() >= wanted)  # type: ignore[misc]
             server.kill()
             server.start()
         with hs.connect(url) as log:

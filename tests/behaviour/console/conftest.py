@@ -16,6 +16,7 @@ from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.topology import NewTopic
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from tests.support.server.http_servers import Http, serving
 
 if TYPE_CHECKING:
@@ -40,6 +41,18 @@ ORDERS, STRANGE = TopicName.parse("shop/orders"), TopicName.parse("shop/strange"
 
 def send(http: Http, topic: TopicName, partition: int, *messages: hs.Message) -> None:
     http.dispatcher.broker.messages.send(topic, partition, encode_sent(messages))
+
+
+def refuse_merges_of_tools(patch: pytest.MonkeyPatch) -> None:
+    """Let no change be merged into the table `tools`."""
+    original = DeltaLakeEngine.merge
+
+    def merge(self: DeltaLakeEngine, *arguments: Any, **options: Any) -> Any:
+        if self.path.name == "tools":
+            raise hs.StorageError("no space left", where="the volume of tools")
+        return original(self, *arguments, **options)
+
+    patch.setattr(DeltaLakeEngine, "merge", merge)
 
 
 def _fill(http: Http) -> None:

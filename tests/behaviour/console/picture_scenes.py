@@ -11,20 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 import headstream as hs
 from headstream.cli.shared.checkpoints import explain_by
 from headstream.core.model.identifiers import TopicName
-from headstream.errors import StorageError
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
-from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.run.report import PipelineReport
 from headstream.replicate.run.status import note_status
 from headstream.server.http.pipeline_reports import PipelineReports
-from tests.behaviour.console.conftest import log_in
+from tests.behaviour.console.conftest import log_in, refuse_merges_of_tools
 from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table
 from tests.support.server.http_servers import Http, serving
@@ -118,14 +116,7 @@ def serving_pictures(tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterator[Http
     fixed = SimpleNamespace(time_ns=lambda: LOOKED_AT_US * 1000, monotonic=time.monotonic)
     for module in ("server.http.overview", "replicate.run.report"):
         patch.setattr(f"headstream.{module}.time", fixed)
-    original = DeltaLakeEngine.merge
-
-    def merge(self: DeltaLakeEngine, *arguments: Any, **options: Any) -> Any:
-        if self.path.name == "tools":
-            raise StorageError("no space left", where="the volume of tools")
-        return original(self, *arguments, **options)
-
-    patch.setattr(DeltaLakeEngine, "merge", merge)
+    refuse_merges_of_tools(patch)
     work = Work(tmp_path, max_dead_rate=1.0)
     kit, tools = make_table(schema_id="1" * 32), make_table(schema_id="3" * 32, table="tools")
     note = ColumnMetadata("note", len(COLUMNS) + 1, "WSTRING", length=40)

@@ -14,11 +14,10 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import NewTopic
 from headstream.errors import StorageError
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
-from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.run.report import PipelineReport
 from headstream.replicate.run.status import note_status
 from headstream.server.http.pipeline_reports import PipelineReports
-from tests.behaviour.console.conftest import find_violations, go, log_in, opened_page, send
+from tests.behaviour.console.conftest import find_violations, go, log_in, opened_page, refuse_merges_of_tools, send
 from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table
 from tests.support.server.http_servers import Http, serving
@@ -32,14 +31,7 @@ CDC = TopicName.parse("cdc/data")
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
     """A pipeline with a table of two versions, one that fails, a message without schema and one that is no message."""
-    original = DeltaLakeEngine.merge
-
-    def merge(self: DeltaLakeEngine, *arguments: Any, **options: Any) -> Any:
-        if self.path.name == "tools":
-            raise StorageError("no space left", where="the volume of tools")
-        return original(self, *arguments, **options)
-
-    monkeypatch.setattr(DeltaLakeEngine, "merge", merge)
+    refuse_merges_of_tools(monkeypatch)
     made = Work(tmp_path, max_dead_rate=1.0)
     kit = make_table(schema_id="1" * 32)
     added = ColumnMetadata("note", len(COLUMNS) + 1, "WSTRING", length=40)

@@ -1,4 +1,4 @@
-"""What tests of commands share: a client that sends Headstream's own commands."""
+"""What tests of commands share: clients of a server with a topic, one of which sends Headstream's own commands."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from tests.support.server.servers import Peer, Server
+from tests.support.server.small_clients import with_topic
 
 
 @pytest.fixture
@@ -14,3 +15,9 @@ def peer(server: Server) -> Peer:
     peer = server.ours()
     peer.ask(CreateOpenTopic("shop", "orders", 2))
     return peer
+
+
+@pytest.fixture
+def root(server: Server) -> Peer:
+    """A logged in client of a server with stream 1 `shop` and topic 1 `orders` of 3 partitions."""
+    return with_topic(server)

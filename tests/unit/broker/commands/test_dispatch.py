@@ -19,12 +19,6 @@ from headstream.core.wire.commands.permissions import GlobalPermissions, Permiss
 from headstream.core.wire.commands.topics import NEVER, Compression, GetTopic
 from headstream.errors import HeadstreamError, PermissionDeniedError
 from tests.support.server.servers import Peer, Server
-from tests.support.server.small_clients import with_topic
-
-
-@pytest.fixture
-def root(server: Server) -> Peer:
-    return with_topic(server)
 
 
 def text8(text: str) -> bytes:

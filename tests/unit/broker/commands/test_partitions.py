@@ -7,9 +7,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.wire.commands import partitions, streams, topics
 from headstream.log.opening import open_memory
 from tests.support.server.servers import Peer, Server
-from tests.unit.broker.commands.test_topics import make_topic, root, send
-
-__all__ = ["root"]  # fixtures
+from tests.unit.broker.commands.test_topics import make_topic, send
 
 
 def test_topic_may_have_no_partitions_when_made_over_the_protocol(root: Peer) -> None:

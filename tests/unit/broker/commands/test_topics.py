@@ -25,15 +25,6 @@ from tests.support.server.servers import Peer, Server
 NONE = topics.Compression.NONE
 
 
-@pytest.fixture
-def root() -> Peer:
-    """A logged in client of a server with stream 1 `shop` and topic 1 `orders` of 3 partitions."""
-    peer = Server().root()
-    peer.ask(CreateStream(0, "shop"))
-    peer.ask(make_topic())
-    return peer
-
-
 def make_topic(name: str = "orders", id_: int = 0, partitions: int = 3, stream: Identifier = "shop") -> topics.CreateTopic:
     return topics.CreateTopic(stream, id_, partitions, NONE, topics.SERVER_DEFAULT, topics.SERVER_DEFAULT, 0, name)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -174,6 +174,22 @@ def budget_of(running: Running) -> MemoryBudget:
     return running.server._tcp.budget
 
 
+@contextmanager
+def full(running: Running) -> Iterator[None]:
+    """Let another user hold all memory for requests."""
+    other = budget_of(running).open(2)
+
+    async def fill() -> None:
+        assert other.hold_requests(TOTAL)
+
+    async def empty() -> None:
+        other.close()
+
+    running.run(fill())
+    yield
+    running.run(empty())
+
+
 def test_tcp_ends_big_requests_that_wait_for_memory_and_serves_small_ones(
     make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,19 +287,10 @@ def test_tcp_stores_a_numbered_batch_once_when_it_was_refused_for_memory_and_com
         producer = root.ask(InitProducer())
         sent = send_of(100_000).messages
         command = AppendNumbered("shop", "orders", 1, producer.producer_id, producer.epoch, 0, sent)
-        other = budget_of(running).open(2)
-
-        async def fill() -> None:
-            assert other.hold_requests(TOTAL)
-
-        async def empty() -> None:
-            other.close()
-
-        running.run(fill())
-        root.send(encode_request(command.code, command.encode()))
-        assert root.receive()[0] == Status.SERVER_BUSY
-        assert root.is_closed()
-        running.run(empty())
+        with full(running):
+            root.send(encode_request(command.code, command.encode()))
+            assert root.receive()[0] == Status.SERVER_BUSY
+            assert root.is_closed()
         with running.peer(is_extended=True) as again:
             stored = [again.ask(command) for _ in range(2)]
         assert [(each.offset, each.is_repeat) for each in stored] == [(0, False), (0, True)]
@@ -320,17 +327,8 @@ def test_http_refuses_messages_that_there_is_no_memory_for_and_lets_go_of_what_w
         path = "/streams/shop/topics/orders/messages?consumer_id=1&partition_id=1&kind=offset&value=0&count=1000"
         assert peer.request("GET", path)[0] == 200
         wait_until(lambda: budget.held_bytes == 0)
-        other = budget.open(2)
-
-        async def fill() -> None:
-            assert other.hold_requests(TOTAL)
-
-        async def empty() -> None:
-            other.close()
-
-        running.run(fill())
-        status, body = peer.request("GET", path)
-        assert (status, json.loads(body)["id"]) == (503, Status.SERVER_BUSY)
-        running.run(empty())
+        with full(running):
+            status, body = peer.request("GET", path)
+            assert (status, json.loads(body)["id"]) == (503, Status.SERVER_BUSY)
         assert peer.request("GET", path)[0] == 200
         wait_until(lambda: budget.held_bytes == 0)
