@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from headstream.errors import StorageError
+
 
 class CrashError(Exception):
     """Stands for a process that ends here."""
@@ -17,6 +19,11 @@ def fail_with(error: BaseException) -> Callable[..., NoReturn]:
         raise error
 
     return fail
+
+
+def fail_to_write(engine: Any, *arguments: Any, **options: Any) -> NoReturn:
+    """Fail as a method of a table's engine does whose disk is full."""
+    raise StorageError("no space left", where=str(engine.path))
 
 
 def crash_after(step: Callable[..., Any]) -> Callable[..., None]:

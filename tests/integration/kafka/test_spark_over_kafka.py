@@ -10,6 +10,7 @@ import pytest
 
 import headstream as hs
 from headstream.core.codec.kafka import decode_record, encode_record
+from headstream.core.model.constructors import bool_
 from headstream.errors import InvalidOptionError, LogError
 from headstream.spark.kafka.options import _HANDED_ON, _SINK
 from headstream.spark.kafka.reading import _column
@@ -226,7 +227,7 @@ def test_write_types_header_columns_when_they_are_named(spark: SparkSession, kaf
     writer.option("headerColumns", "tiny,big uint64,yes,huge,nan,low,text,bytes,`none & all`").save()
     (message,) = receive(kafka_broker, "shop.typed", 1)
     expected = [
-        ("m", hs.string("text")), ("n o", hs.null()), ("tiny", hs.int8(-3)), ("big", hs.uint64(7)), ("yes", hs.bool_(True)),
+        ("m", hs.string("text")), ("n o", hs.null()), ("tiny", hs.int8(-3)), ("big", hs.uint64(7)), ("yes", bool_(True)),
         ("huge", hs.float64(1e20)), ("nan", hs.float64(float("nan"))), ("low", hs.float32(float("-inf"))),
         ("text", hs.string("x&y")), ("bytes", hs.raw(b"\x00\xff")), ("hs.timestamp", hs.int64(5)),
     ]  # fmt: skip

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import headstream as hs
+from headstream.core.model.constructors import bool_
 
 ROOT = Path(__file__).parents[3]
 _SCENARIOS = ROOT / "tests" / "integration" / "iggy" / "scenarios_today.py"
 KINDS: Final[dict[str, hs.HeaderValue]] = {
     "raw": hs.raw(b"\x00\xff"),
     "string": hs.string("tea"),
-    "bool": hs.bool_(True),
+    "bool": bool_(True),
     "int8": hs.int8(-8),
     "int16": hs.int16(-16),
     "int32": hs.int32(-32),

@@ -26,7 +26,7 @@ from headstream.replicate.run.metrics import describe_pipeline
 from headstream.replicate.run.status import note_status, read_status
 from headstream.replicate.settings.table_settings import TableRules
 from headstream.replicate.tables.tables import table_path
-from tests.support.crashes import fail_with
+from tests.support.crashes import fail_to_write, fail_with
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table
 
@@ -195,12 +195,9 @@ def test_nothing_is_shown_in_part_when_setting_the_last_part_aside_is_cut_off(
 def test_an_event_that_comes_again_does_not_go_before_the_rest_that_waits_for_its_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: DeltaLakeEngine, *arguments: Any, **options: Any) -> None:
-        raise StorageError("no space left", where=str(self.path))
-
     work = start(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(DeltaLakeEngine, "merge", fail)
+        patch.setattr(DeltaLakeEngine, "merge", fail_to_write)
         work.send(event(1, 2), event(2, 2))
     work.now_us += 400 * SECOND_US
     seen = []

@@ -8,6 +8,7 @@ import pytest
 
 import headstream as hs
 from headstream.core.codec.binary import encode_sent
+from headstream.core.model.constructors import bool_
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.topology import NewTopic
@@ -31,7 +32,7 @@ def http() -> Iterator[Http]:
             ),
             hs.Message(
                 payload=b"\x00\xff" * 2000,
-                headers=hs.Headers([("raw", hs.raw(b"\x01\x02")), ("none", hs.null()), ("yes", hs.bool_(True))]),
+                headers=hs.Headers([("raw", hs.raw(b"\x01\x02")), ("none", hs.null()), ("yes", bool_(True))]),
             ),
             hs.Message(payload=None, key=b"gone"),
             hs.Message(payload="grüße <b>".encode()),

@@ -6,11 +6,12 @@ import pytest
 
 import headstream as hs
 from headstream.core.codec.kafka import KafkaRecord, decode_record, encode_record
+from headstream.core.model.constructors import bool_
 from headstream.core.model.header_values import HeaderValue
 
 _ALL = [
     ("name", hs.string("Zoë")), ("empty", hs.string("")), ("bytes", hs.raw(b"\x00\xff")), ("no bytes", hs.raw(b"")),
-    ("yes", hs.bool_(True)), ("no", hs.bool_(False)), ("i8", hs.int8(-128)), ("i64", hs.int64(-(2**63))),
+    ("yes", bool_(True)), ("no", bool_(False)), ("i8", hs.int8(-128)), ("i64", hs.int64(-(2**63))),
     ("i128", hs.int128(-(2**127))), ("u8", hs.uint8(3)), ("u128", hs.uint128(2**128 - 1)), ("f32", hs.float32(0.1)),
     ("f64", hs.float64(1e300)), ("minus", hs.float64(-0.0)), ("nan", hs.float64(float("nan"))),
     ("inf", hs.float32(float("-inf"))),

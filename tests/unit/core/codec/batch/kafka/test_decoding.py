@@ -11,6 +11,7 @@ import pytest
 
 import headstream as hs
 from headstream.core.codec.kafka import KafkaHeader, KafkaRecord, decode_record, encode_record
+from headstream.core.model.constructors import bool_
 from headstream.errors import InvalidInputError
 from tests.support import kernels
 from tests.support.messages.kafka_columns import kafka_columns, varied
@@ -29,8 +30,8 @@ def expected(row: Sequence[KafkaHeader]) -> bytes:
 
 _TYPED = hs.Headers(
     [
-        ("name", hs.string("Zoë")), ("empty", hs.string("")), ("bytes", hs.raw(b"\x00\xff")), ("yes", hs.bool_(True)),
-        ("no", hs.bool_(False)), ("i8", hs.int8(-128)), ("i16", hs.int16(32767)), ("i64", hs.int64(-(2**63))),
+        ("name", hs.string("Zoë")), ("empty", hs.string("")), ("bytes", hs.raw(b"\x00\xff")), ("yes", bool_(True)),
+        ("no", bool_(False)), ("i8", hs.int8(-128)), ("i16", hs.int16(32767)), ("i64", hs.int64(-(2**63))),
         ("i128", hs.int128(-(2**127))), ("top", hs.int128(2**127 - 1)), ("u8", hs.uint8(255)), ("u64", hs.uint64(2**64 - 1)),
         ("u128", hs.uint128(2**128 - 1)), ("f32", hs.float32(0.1)), ("f64", hs.float64(1e300)), ("minus", hs.float64(-0.0)),
         ("nan", hs.float64(float("nan"))), ("inf", hs.float32(float("-inf"))), ("null", hs.null()), ("char", hs.char("é")),

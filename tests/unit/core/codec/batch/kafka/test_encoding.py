@@ -11,6 +11,7 @@ import pytest
 import headstream as hs
 from headstream.core.codec.batch.results import VariableColumn
 from headstream.core.codec.kafka import KafkaHeader, encode_record
+from headstream.core.model.constructors import bool_
 from headstream.core.model.headers import Headers
 from headstream.errors import InvalidInputError
 from tests.support import kernels
@@ -30,8 +31,8 @@ def expected(headers: Headers) -> list[KafkaHeader]:
 
 _TYPED = Headers(
     [
-        ("name", hs.string("Zoë")), ("empty", hs.string("")), ("bytes", hs.raw(b"\x00\xff")), ("yes", hs.bool_(True)),
-        ("no", hs.bool_(False)), ("i8", hs.int8(-128)), ("i16", hs.int16(-1)), ("i32", hs.int32(0)), ("i64", hs.int64(-(2**63))),
+        ("name", hs.string("Zoë")), ("empty", hs.string("")), ("bytes", hs.raw(b"\x00\xff")), ("yes", bool_(True)),
+        ("no", bool_(False)), ("i8", hs.int8(-128)), ("i16", hs.int16(-1)), ("i32", hs.int32(0)), ("i64", hs.int64(-(2**63))),
         ("i128", hs.int128(-(2**127))), ("u8", hs.uint8(255)), ("u64", hs.uint64(2**64 - 1)), ("u128", hs.uint128(2**128 - 1)),
         ("f32", hs.float32(0.1)), ("f64", hs.float64(1e300)), ("sixteen", hs.float64(1e16)), ("minus", hs.float64(-0.0)),
         ("nan", hs.float64(float("nan"))), ("nan", hs.float32(float("nan"))), ("inf", hs.float32(float("-inf"))),
