@@ -19,7 +19,6 @@ from click.testing import CliRunner
 import headstream as hs
 from headstream.broker.broker import Broker
 from headstream.cli.main import cli
-from headstream.client.client import Client
 from headstream.log.checks.backup import Backup
 from headstream.log.log import Log
 from headstream.log.partition.segment_removal import drop_segment
@@ -137,7 +136,7 @@ def test_a_copy_has_the_last_message_of_each_key_whatever_is_appended_and_compac
     root = str(tmp_path / "log")
     log = Log(root, OsFiles(), is_memory=False, segment_bytes=4096)
     broker = Broker(log)
-    with Client(broker) as client:
+    with hs.Client(broker) as client:
         client.create_topic("shop/keyed", compaction_delay_us=0)
 
         def send(begin: int) -> None:

@@ -17,6 +17,7 @@ from headstream.errors import OffsetOutOfRangeError
 from headstream.log.upkeep.compaction import Compaction
 from headstream.log.upkeep.retention import Retention
 from tests.behaviour.conftest import KINDS, open_place
+from tests.support.waiting import wait_until
 
 TOPIC = "shop/prices"
 
@@ -57,19 +58,12 @@ def send(log: hs.Client, *pairs: tuple[bytes, bytes | None]) -> None:
             producer.send(payload, key=key)
 
 
-def wait_for_count(log: hs.Client, count: int) -> None:
-    until = time.monotonic() + 120
-    while log.topic(TOPIC).messages_count != count and time.monotonic() < until:
-        time.sleep(0.005)
-    assert log.topic(TOPIC).messages_count == count
-
-
 def test_the_last_of_each_key_is_what_is_left(log: hs.Client) -> None:
     send(log, *((b"%d" % (number % 7), b"%04d" % number * 20) for number in range(200)), (b"0", None))
     assert log.poll(TOPIC, consumer="me", count=5, auto_commit=True)[-1].offset == 4
     log.set_state(TOPIC, 1, [198], "poisoned")
     log.update_topic(TOPIC, compaction_delay_us=10**12)
-    wait_for_count(log, 7)
+    wait_until(lambda: log.topic(TOPIC).messages_count == 7)
     kept = [193, 194, 195, 197, 198, 199, 200]
     assert [message.offset for message in log.poll(TOPIC, start="first", count=100, states=None)] == kept
     assert [message.offset for message in log.poll(TOPIC, consumer="me", count=100)] == [each for each in kept if each != 198]
@@ -88,9 +82,7 @@ def test_the_last_of_each_key_is_what_is_left(log: hs.Client) -> None:
         time.sleep(0.1)
     newest = log.topic(TOPIC).partitions[0].end_offset - 1
     assert [message.offset for message in log.poll(TOPIC, count=100, states=None)] == [193, 194, 195, 198, 199, newest]
-    while [change.offset for change in log.states(TOPIC)] != [198]:  # forgotten a moment after the message has gone
-        assert time.monotonic() < until
-        time.sleep(0.005)
+    wait_until(lambda: [change.offset for change in log.states(TOPIC)] == [198])  # forgotten a moment after the message has gone
 
 
 def test_repeats_are_dropped_where_that_is_asked_for(log: hs.Client) -> None:
@@ -121,9 +113,7 @@ def test_retention_and_compaction_go_on_side_by_side(log: hs.Client, monkeypatch
     log.update_topic(TOPIC, compaction_delay_us=0, retention_bytes=12_000)
     for number in range(0, 1200, 100):
         send(log, *((b"%d" % (each % 100), b"%04d" % each * 25) for each in range(number, number + 100)))
-    until = time.monotonic() + 120
-    while log.topic(TOPIC).size_bytes > 12_000 + 4096 and time.monotonic() < until:
-        time.sleep(0.005)
+    wait_until(lambda: log.topic(TOPIC).size_bytes <= 12_000 + 4096)
     found = [message.offset or 0 for message in log.poll(TOPIC, start="first", count=10_000)]
     first = log.topic(TOPIC).partitions[0].first_offset
     newest = {offset % 100: offset for offset in found}

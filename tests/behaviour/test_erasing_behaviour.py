@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,9 @@ from headstream.client.dead_letters.erasing import ERASURE_REASON, ErasedPartiti
 from headstream.errors import HeaderError, LegalHoldError, OffsetOutOfRangeError
 from tests.behaviour.conftest import Place
 from tests.support.cli_inputs import run
+from tests.support.crashes import fail_with
 from tests.support.log.erased_logs import find_bytes
+from tests.support.waiting import wait_until
 
 TOPIC = "shop/orders"
 DEAD = "shop/orders.dead"
@@ -104,10 +105,7 @@ def test_marked_messages_leave_the_disk_by_themselves(log: hs.Client) -> None:
     log.update_topic(TOPIC, deletion_grace_us=0)
     send_users(log, TOPIC, 1, 2, 3)
     log.set_state(TOPIC, 1, [1, 2], "marked_for_deletion")
-    until = time.monotonic() + 120
-    while log.topic(TOPIC).messages_count != 1 or log.states(TOPIC):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_until(lambda: log.topic(TOPIC).messages_count == 1 and not log.states(TOPIC))
     assert offsets(log, TOPIC) == [0]
 
 
@@ -144,11 +142,8 @@ def give_up(log: hs.Client, topic: str) -> None:
     """Put all messages of a topic into its dead-letter topic."""
     log.create_topic(DEAD, if_not_exists=True)
 
-    def fail(message: hs.ReceivedMessage) -> None:
-        raise ValueError("no")
-
     with log.consumer(topic, group="billing", on_error=hs.Retry(attempts=1), dead_letter=DEAD, timeout_ms=0) as consumer:
-        consumer.run(fail)
+        consumer.run(fail_with(ValueError("no")))
 
 
 def test_copies_in_a_dead_letter_topic_are_found_and_erased_when_it_is_named(log: hs.Client) -> None:

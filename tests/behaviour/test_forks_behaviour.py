@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.client.async_client import AsyncClient
 from tests.behaviour.conftest import Place, at
 from tests.support.async_clients import Gate
 from tests.support.forked import in_child
@@ -147,7 +146,7 @@ def test_an_asyncio_client_in_a_forked_child_has_a_thread_of_its_own_and_no_mess
     def poll() -> Coroutine[Any, Any, list[hs.ReceivedMessage]]:
         return client.poll(TOPIC, at(1), consumer="me", auto_commit=True)
 
-    async def use(client: AsyncClient) -> tuple[Any, Any]:
+    async def use(client: hs.AsyncClient) -> tuple[Any, Any]:
         await client.send(TOPIC, b"the parent's")
         await Gate(monkeypatch, hs.Client, "poll").cancel(poll())
         consumer, producer = client.consumer(TOPIC, group="billing"), client.producer(TOPIC, linger_ms=60_000)

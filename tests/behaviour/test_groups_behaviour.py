@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.client.async_client import AsyncClient
 from tests.behaviour.conftest import Place, at, numbers
+from tests.support.waiting import wait_until
 
 Send = Callable[..., None]
 
@@ -116,10 +116,7 @@ def test_a_member_that_fails_or_is_dropped_gives_its_partitions(log: hs.Client, 
     assert len(dropped.poll(100)) == 9
     assert len(log.group("shop/carts", "g").members) == 1
     del dropped
-    until = time.monotonic() + 60
-    while log.groups("shop/carts") and time.monotonic() < until:  # over a network it is told by a thread
-        time.sleep(0.01)
-    assert log.groups("shop/carts") == []
+    wait_until(lambda: log.groups("shop/carts") == [])  # over a network it is told by a thread
     with log.consumer("shop/carts", group="g", timeout_ms=0) as consumer:
         assert len(list(consumer)) == 9
 
@@ -274,7 +271,7 @@ def test_members_in_threads_that_come_and_go_read_everything(place: Place, log: 
 
 
 def test_members_in_tasks_share_too(tmp_path: Path) -> None:
-    async def consume(log: AsyncClient, found: list[hs.ReceivedMessage]) -> None:
+    async def consume(log: hs.AsyncClient, found: list[hs.ReceivedMessage]) -> None:
         async with log.consumer("shop/carts", group="g", timeout_ms=60_000) as consumer:
             async for message in consumer:
                 found.append(message)

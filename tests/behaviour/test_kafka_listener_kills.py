@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 import time
 from pathlib import Path
 
@@ -11,22 +10,16 @@ import pytest
 from confluent_kafka import Producer
 
 import headstream as hs
-from tests.support.server.server_process import ServerProcess
+from tests.support.server.server_process import ServerProcess, free_port
 
 _KILLS = 4
 _RECORDS = 6_000
 _PARTITIONS = 2
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 @pytest.mark.parametrize("seed", [1])
 def test_each_record_is_there_once_and_in_order_when_servers_are_killed_under_a_producer(tmp_path: Path, seed: int) -> None:
-    chance, port = random.Random(seed), _free_port()
+    chance, port = random.Random(seed), free_port()
     server = ServerProcess(tmp_path / "log", "--kafka", f"127.0.0.1:{port}")
     url = f"headstream://iggy:iggy@127.0.0.1:{server.tcp[1]}"
     with hs.connect(url) as log:

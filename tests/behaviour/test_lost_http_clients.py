@@ -11,7 +11,6 @@ import pytest
 import headstream as hs
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import Message
 from headstream.core.model.topology import NewTopic
 from tests.support.server.http_servers import serving
 
@@ -25,7 +24,7 @@ CLIENTS = 100
 def test_clients_that_are_gone_before_their_reply_are_no_errors(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO), serving() as http:
         http.dispatcher.broker.topics.create(NewTopic(TOPIC, 1, hs.Limits.WIDE))
-        http.dispatcher.broker.messages.send(TOPIC, 1, encode_sent([Message(payload=b"x" * 500) for _ in range(500)]))
+        http.dispatcher.broker.messages.send(TOPIC, 1, encode_sent([hs.Message(payload=b"x" * 500) for _ in range(500)]))
         for number in range(CLIENTS):
             with socket.create_connection((http.host, http.port)) as lost:
                 lost.sendall(REQUEST.format(BROWSE, http.token).encode())

@@ -12,10 +12,10 @@ import pytest
 
 import headstream as hs
 from headstream.broker.messages.messages import Messages
-from headstream.client.async_client import AsyncClient
 from headstream.testing.local_server import LocalServer
 from tests.behaviour.conftest import at, open_place
 from tests.behaviour.kafka_differences import skip_differing
+from tests.support.waiting import run_together
 
 
 @pytest.fixture(params=["memory", "file", "tcp", "http", "kafka"])
@@ -76,11 +76,7 @@ def test_log_send_by_many_threads_stores_every_message(log: hs.Client) -> None:
         for _ in range(20):
             log.send("shop/orders", b"x")
 
-    threads = [threading.Thread(target=send) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(*[send] * 4)
     assert log.topic("shop/orders").messages_count == 80
 
 
@@ -166,7 +162,7 @@ def test_a_wait_for_a_receipt_ends_in_time_and_the_message_is_stored_later(monke
             assert receipt.result(30).offset == 0
 
 
-def run(url: str, body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
+def run(url: str, body: Callable[[hs.AsyncClient], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
         async with hs.connect_async(url) as log:
             await log.create_topic("shop/orders", if_not_exists=True)
@@ -176,7 +172,7 @@ def run(url: str, body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> N
 
 
 def test_receipts_of_an_asynchronous_producer_are_awaited_for_their_offsets(url: str) -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         async with log.producer("shop/orders", linger_ms=60_000) as producer:
             first, *others = [await producer.send(b"%d" % number, partition=at(1)) for number in range(20)]
             assert (await first).offset == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import headstream as hs
 from headstream.client.arguments import TopicOptionsInput
 from headstream.errors import InvalidOptionError, TopicNotFoundError
 from tests.behaviour.conftest import KINDS, open_place
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(params=KINDS)
@@ -32,20 +32,13 @@ def first_offset(log: hs.Client) -> int:
     return log.topic("shop/orders").partitions[0].first_offset
 
 
-def wait_for(log: hs.Client, offset: int) -> None:
-    until = time.monotonic() + 120
-    while first_offset(log) != offset and time.monotonic() < until:
-        time.sleep(0.005)
-    assert first_offset(log) == offset
-
-
 def test_retention_drops_segments_beyond_the_size_and_the_rest_is_read(log: hs.Client) -> None:
     send(log, 30)
     consumer = log.consumer("shop/orders", timeout_ms=0)
     assert consumer.poll(1)[0].offset == 0
     topic = log.update_topic("shop/orders", retention_bytes=10_000)
     assert (topic.retention_us, topic.retention_bytes) == (None, 10_000)
-    wait_for(log, 21)
+    wait_until(lambda: first_offset(log) == 21)
     assert [message.offset for message in log.poll("shop/orders", start=0, count=100)] == list(range(21, 30))
     assert log.topic("shop/orders").size_bytes <= 10_000
     send(log, 1)
@@ -55,7 +48,7 @@ def test_retention_drops_segments_beyond_the_size_and_the_rest_is_read(log: hs.C
 def test_retention_drops_old_segments_but_never_the_open_one(log: hs.Client) -> None:
     send(log, 10)
     log.update_topic("shop/orders", retention_us=1)
-    wait_for(log, 9)
+    wait_until(lambda: first_offset(log) == 9)
     assert [message.offset for message in log.poll("shop/orders")] == [9]
 
 
@@ -63,7 +56,7 @@ def test_a_consumer_behind_goes_on_with_what_is_there(log: hs.Client) -> None:
     send(log, 30)
     assert log.poll("shop/orders", consumer="me", count=2, auto_commit=True)[-1].offset == 1
     log.update_topic("shop/orders", retention_us=1)
-    wait_for(log, 27)
+    wait_until(lambda: first_offset(log) == 27)
     assert log.poll("shop/orders", consumer="me", count=1)[0].offset == 27
 
 

@@ -13,9 +13,7 @@ from headstream.core.model.message import Message
 from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import PollingKind
 from headstream.core.wire.codes import EXTENSION_CONTEXT
-from headstream.core.wire.commands.sessions import Login
-from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.system import GetStats
+from headstream.core.wire.commands import sessions, streams, system
 from tests.behaviour.conformance.scenes import build, poll, polled, send
 from tests.support.server.peers import HttpPeer, Peer, RefusedError, TcpPeer
 from tests.support.server.server_process import ServerProcess
@@ -60,7 +58,7 @@ def check_others(peer: Peer) -> None:
     """See that everything goes on that is not about the damage."""
     assert [message.payload for message in polled(poll(peer, partition=2))][:1] == [b"elsewhere"]
     send(peer, [b"more"], Partitioning.partition(2))
-    assert peer.ask(GetStats()).messages_count > SENDS * 5
+    assert peer.ask(system.GetStats()).messages_count > SENDS * 5
 
 
 @pytest.mark.parametrize("back", [1, 10, 14, 30], ids=["payload", "payload's length", "headers' length", "id"])
@@ -97,14 +95,14 @@ def test_a_disk_that_takes_no_more_is_told_until_it_does_again(server: ServerPro
     check_others(peer)
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, usual)
     send(peer, big)
-    peer.ask(CreateStream(0, "another"))
+    peer.ask(streams.CreateStream(0, "another"))
     assert [message.offset for message in polled(poll(peer))] == list(range(105))
     assert server.output.count("storage error") == 1
 
 
 def fill_the_catalog(peer: Peer) -> None:
     for number in range(50):
-        peer.ask(CreateStream(0, f"stream {number} {'x' * 100}"))
+        peer.ask(streams.CreateStream(0, f"stream {number} {'x' * 100}"))
 
 
 def told_of(ask: Callable[[], object]) -> str:
@@ -117,7 +115,7 @@ def told_of(ask: Callable[[], object]) -> str:
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of another process are Linux's")
 def test_a_client_is_told_which_topic_fails_and_not_where_its_files_are(server: ServerProcess, peer: Peer) -> None:
     if peer.transport == "tcp":
-        peer.ask(Login("iggy", "iggy", "0.6.210", EXTENSION_CONTEXT))  # only to such clients it says more than a number
+        peer.ask(sessions.Login("iggy", "iggy", "0.6.210", EXTENSION_CONTEXT))  # only to such clients it says more than a number
     path = messages_file(server, 1)
     with path.open("r+b") as file:
         file.seek(path.stat().st_size - 1)

@@ -20,17 +20,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import headstream as hs
-from headstream.core.model.partitioning import Partitioning
 from headstream.core.wire.codes import EXTENSION_CONTEXT, Code
 from headstream.core.wire.command_classes import COMMANDS, decode_command
-from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
 from headstream.core.wire.commands.sessions import Login, Ping
 from headstream.core.wire.commands.streams import CreateStream, DeleteStream, ListStreams
 from headstream.core.wire.commands.users import CreateUser, UserStatus
 from headstream.core.wire.frames import MAX_FRAME_BYTES, encode_request
 from headstream.core.wire.refusals import decode_refusal
 from headstream.core.wire.statuses import Status
-from headstream.errors import HeadstreamError
 from tests.behaviour.conformance.scenes import create_topic, poll, polled, send
 from tests.support.server.peers import TcpPeer
 from tests.support.server.server_process import ServerProcess
@@ -45,7 +42,7 @@ PAYLOADS = [b"kept %d" % number for number in range(5)]
 ROOT = ("keeper", "of the arena")
 """Not the name and password that captured logins have: nothing of an attack is done as root."""
 
-RIGHTS = Permissions(GlobalPermissions(False, True, False, True, True, True, True, True, True, True))
+RIGHTS = hs.Permissions(hs.GlobalPermissions(False, True, False, True, True, True, True, True, True, True))
 """All but those that let the fuzz lock the test out: managing users and servers."""
 
 SPARE_BYTES = 96 << 20
@@ -87,7 +84,7 @@ def waits_long(frame: bytes) -> bool:
     """Return whether a frame asks the server to wait, so that the answer would be as late as it asks for."""
     try:
         return getattr(decode_command(int.from_bytes(frame[4:8], "little"), frame[8:]), "timeout_ms", 0) > 10
-    except HeadstreamError:
+    except hs.HeadstreamError:
         return False
 
 
@@ -117,7 +114,7 @@ class Arena:
         self.root.login(*ROOT)
         self.root.ask(CreateStream(KEPT, "kept"))
         self.root.ask(create_topic(KEPT, "kept"))
-        send(self.root, PAYLOADS, Partitioning.partition(1), KEPT, "kept")
+        send(self.root, PAYLOADS, hs.Partitioning.partition(1), KEPT, "kept")
         self.root.ask(CreateUser("fuzz", "secret", UserStatus.ACTIVE, RIGHTS))
         self.limit_bytes = server.resident_bytes + SPARE_BYTES
 

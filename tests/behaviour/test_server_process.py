@@ -15,34 +15,25 @@ import pytest
 
 import headstream as hs
 from headstream.core.codec.binary import decode_polled, encode_sent
-from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.commands import offsets, sessions, streams
 from headstream.core.wire.commands.messages import PollMessages, SendMessages
-from headstream.core.wire.commands.offsets import ConsumerRef
-from headstream.core.wire.commands.sessions import Ping
-from headstream.core.wire.commands.streams import CreateStream, ListStreams
-from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from headstream.errors import AuthenticationError
 from headstream.log.checks.verification import Verification
 from headstream.log.system.files import OsFiles
-from tests.support.server.served import Peer, server_process
+from tests.support.server.served import Peer, make_topic, server_process
 from tests.support.server.server_process import ServerProcess
 
 
-def make_topic(peer: Peer) -> None:
-    peer.ask(CreateStream(0, "shop"))
-    peer.ask(CreateTopic("shop", 0, 1, Compression.NONE, NEVER, SERVER_DEFAULT, 0, "orders"))
-
-
 def send_of(payload: bytes) -> SendMessages:
-    return SendMessages("shop", "orders", Partitioning.partition(1), encode_sent([hs.Message(payload=payload)]))
+    return SendMessages("shop", "orders", hs.Partitioning.partition(1), encode_sent([hs.Message(payload=payload)]))
 
 
 def payloads_of(peer: Peer) -> list[bytes | None]:
     found: list[bytes | None] = []
     while True:
         poll = PollMessages(
-            ConsumerRef(ConsumerKind.CONSUMER, 1), "shop", "orders", 1, PollingKind.OFFSET, len(found), 1000, False
+            offsets.ConsumerRef(ConsumerKind.CONSUMER, 1), "shop", "orders", 1, PollingKind.OFFSET, len(found), 1000, False
         )
         messages = decode_polled(peer.ask(poll).messages)
         if not messages:
@@ -51,7 +42,7 @@ def payloads_of(peer: Peer) -> list[bytes | None]:
 
 
 def stored_in(peer: Peer) -> int:
-    poll = PollMessages(ConsumerRef(ConsumerKind.CONSUMER, 1), "shop", "orders", 1, PollingKind.OFFSET, 0, 1, False)
+    poll = PollMessages(offsets.ConsumerRef(ConsumerKind.CONSUMER, 1), "shop", "orders", 1, PollingKind.OFFSET, 0, 1, False)
     return peer.ask(poll).current_offset + 1
 
 
@@ -114,7 +105,7 @@ def test_server_begins_afresh_when_it_is_told_to_and_says_what_it_removed(tmp_pa
         server.wait_until_ready()
         with Peer(socket.create_connection(server.addresses["tcp"])) as peer:
             peer.log_in("admin", "letmein")
-            assert peer.ask(ListStreams()) == ()
+            assert peer.ask(streams.ListStreams()) == ()
         _, logged = server.end(signal.SIGTERM)
     assert f'log removed: --fresh data="{data}" removed=["catalog.sqlite"' in logged
     assert f'settings read files=["{variables}"]' in logged
@@ -162,7 +153,7 @@ def test_server_lets_other_machines_in_when_the_password_is_another_or_it_is_all
         with server_process(tmp_path / name, "--tcp", "0.0.0.0:0", *arguments, **environment) as server:
             server.wait_until_ready()
             with Peer(socket.create_connection(("127.0.0.1", server.addresses["tcp"].port))) as peer:
-                assert peer.ask(Ping()) is None
+                assert peer.ask(sessions.Ping()) is None
             assert server.end(signal.SIGTERM)[0] == 0
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.client.async_client import AsyncClient
 from headstream.server.network.tls import TlsFiles
 from headstream.testing.local_server import LocalServer
 from tests.support.server.certificates import write_certificate
@@ -28,13 +27,6 @@ def server(tmp_path: Path) -> Iterator[LocalServer]:
 @pytest.fixture(params=["tcp", "http"])
 def url(request: pytest.FixtureRequest, server: LocalServer) -> str:
     return server.url if request.param == "tcp" else server.http_url
-
-
-def wait_until(is_so: object, what: str) -> None:
-    until = time.monotonic() + 60
-    while not is_so():  # type: ignore[operator]
-        assert time.monotonic() < until, what
-        time.sleep(0.005)
 
 
 def restart_often(server: LocalServer, times: int, end: threading.Event) -> threading.Thread:
@@ -150,7 +142,7 @@ def test_a_wait_is_ended_by_its_cancellation(url: str) -> None:
 
 
 def test_an_async_client_asks_the_server_too(url: str) -> None:
-    async def main(log: AsyncClient) -> None:
+    async def main(log: hs.AsyncClient) -> None:
         async with log:
             assert [user.username for user in await log.server.users()] == ["iggy"]
             assert await log.server.ping() > 0

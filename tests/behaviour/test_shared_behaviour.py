@@ -12,6 +12,7 @@ import pytest
 import headstream as hs
 from headstream.errors import GroupInUseError, InvalidInputError, InvalidOptionError, LeaseLostError, UnsupportedError
 from tests.behaviour.conftest import Place
+from tests.support.waiting import run_together
 
 TOPIC, DEAD = "shop/orders", "shop/orders.dead"
 AT_ONCE: dict[str, Any] = {"delay": "0s", "max_delay": "0s"}
@@ -45,11 +46,7 @@ def test_workers_share_one_partition_and_each_message_goes_to_one(log: hs.Client
             for message in consumer:
                 seen.append(int(message.payload or b""))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SOON_MS / 1000)
+    run_together(*[work] * 4)
     assert sorted(seen) == list(range(200))
     assert log.offsets(TOPIC, "workers") == {1: 200}
     with worker(log) as consumer:

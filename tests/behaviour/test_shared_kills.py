@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import headstream as hs
-from headstream.errors import HeadstreamError, LeaseLostError
 from tests.campaigns.killed_servers import KilledServer
+from tests.support.waiting import wait_until
 
 TOPIC, DEAD = "shop/jobs", "shop/dead"
 COUNT = 300
@@ -36,7 +35,7 @@ class _Workers:
             try:
                 with hs.connect(self._url) as log:
                     self._read(log)
-            except HeadstreamError:
+            except hs.HeadstreamError:
                 self.is_over.wait(0.02)
 
     def _read(self, log: hs.Client) -> None:
@@ -52,7 +51,7 @@ class _Workers:
                     else:
                         consumer.ack(message)
                         self.acknowledged[payload] += 1
-                except LeaseLostError:
+                except hs.LeaseLostError:
                     continue
 
 
@@ -70,7 +69,7 @@ def test_workers_finish_each_message_once_through_kills_of_the_server(tmp_path: 
         workers = _Workers(url)
         for number in range(kills):
             wanted = COUNT * (number + 1) // (kills + 2)
-            wait_until(lambda wanted=wanted: workers.acknowledged.total() >= wanted)
+            wait_until(lambda wanted=wanted: workers.acknowledged.total() >= wanted)  # type: ignore[misc]
             server.kill()
             server.start()
         with hs.connect(url) as log:
@@ -86,12 +85,3 @@ def test_workers_finish_each_message_once_through_kills_of_the_server(tmp_path: 
         assert not workers.acknowledged.keys() & letters.keys()
     finally:
         server.kill()
-
-
-def wait_until(is_so: object) -> None:
-    """Wait until something is so."""
-    assert callable(is_so)
-    until_s = time.monotonic() + END_S
-    while not is_so():
-        assert time.monotonic() < until_s, "it does not come to an end"
-        time.sleep(0.01)

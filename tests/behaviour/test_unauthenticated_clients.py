@@ -21,7 +21,7 @@ from headstream.core.wire.commands.streams import CreateStream
 from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from tests.support.server.certificates import make_certificate
 from tests.support.server.peers import TcpPeer
-from tests.support.server.served import wait_for
+from tests.support.waiting import wait_until
 
 OPEN_FILES = 300
 SILENT = 320
@@ -47,7 +47,7 @@ def tls_server(directory: Path) -> Iterator[tuple[str, int]]:
     with (directory / "output").open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
             current = data / "runtime" / "current_config.toml"
-            wait_for(lambda: current.exists() or process.poll() is not None)
+            wait_until(lambda: current.exists() or process.poll() is not None)
             assert process.poll() is None, (directory / "output").read_text()
             host, _, port = tomllib.loads(current.read_text())["tcp"]["address"].rpartition(":")
             yield host, int(port)

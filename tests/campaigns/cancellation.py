@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import headstream as hs
-from headstream.errors import HeadstreamError, InvalidInputError
 from tests.campaigns.cancelled_calls import run_calls
 from tests.campaigns.cancelling import CANCELLED, Canceller, is_impatient
 
@@ -324,7 +323,7 @@ class _History:
         if self.looped is not None:  # a loop begins when the message of the one before is settled
             self.unsettled.pop(place_of(self.looped), None)
             model.maybe.add(place_of(self.looped))
-            with suppress(InvalidInputError):
+            with suppress(hs.InvalidInputError):
                 await consumer.ack(self.looped)
             self.current = self.looped = None
         has: Place | None = None
@@ -464,7 +463,7 @@ class _History:
             await step
         except (TimeoutError, StopAsyncIteration):
             pass
-        except HeadstreamError:
+        except hs.HeadstreamError:
             if not self.model.is_interrupted:
                 raise
             self.current = None
@@ -478,7 +477,7 @@ class _History:
         for topic in self.topics:
             try:
                 offsets = await self.log.offsets(topic, **owner)
-            except HeadstreamError:  # the group does not exist yet
+            except hs.HeadstreamError:  # the group does not exist yet
                 continue
             self.model.check_committed(topic, offsets)
 

@@ -15,8 +15,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import headstream as hs
-from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.errors import AuthenticationError, ClosedError, NotFoundError, UnsupportedError
 from tests.campaigns.cancelling import CANCELLED, Canceller, is_impatient
 
 __all__ = ["run_calls"]
@@ -59,7 +57,7 @@ class _Calls:
             if now != after:
                 await call()
                 assert await seen() == after, name[1]
-        except UnsupportedError:
+        except hs.UnsupportedError:
             assert self.log.first_partition == 0, name[1]
 
     async def _read(self, owner: Any, name: str, *arguments: Any, **options: Any) -> Any:
@@ -67,7 +65,7 @@ class _Calls:
         try:
             result = await self.call(owner, name, *arguments, **options)
             again = await getattr(owner, name)(*arguments, **options)
-        except UnsupportedError:
+        except hs.UnsupportedError:
             assert self.log.first_partition == 0 or name == "cluster_stats"
             return None
         if name not in _CHANGING:
@@ -164,7 +162,7 @@ class _Calls:
         async def committed() -> Any:
             try:
                 return (await log.offsets(topic, _GROUP)).get(first)
-            except NotFoundError:
+            except hs.NotFoundError:
                 return None
 
         assert await self._read(log, "offsets", topic, _GROUP) == {first: message.offset + 1}
@@ -191,7 +189,7 @@ class _Calls:
     async def administer_server(self, name: str) -> None:
         """Create, change and delete a user and a token, and read what the server knows."""
         server: Any = self.log.server
-        rights, new = Permissions(GlobalPermissions(read_servers=True)), "another password"
+        rights, new = hs.Permissions(hs.GlobalPermissions(read_servers=True)), "another password"
 
         async def is_there() -> bool:
             return name in [each.username for each in await server.users()]
@@ -209,7 +207,7 @@ class _Calls:
             try:
                 async with hs.connect_async(re.sub("//[^@]*@", f"//{name}:{new}@", self.url)) as other:
                     await other.server.ping()
-            except AuthenticationError:
+            except hs.AuthenticationError:
                 return False
             return True
 
@@ -293,7 +291,7 @@ class _Calls:
         for call in (other.topics, consumer.poll):
             try:
                 await call()
-            except ClosedError:
+            except hs.ClosedError:
                 continue
             raise AssertionError("a closed client answers")
         assert is_impatient() or not any(group.members for group in await self.log.groups(topic))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from headstream.log.partition.pause_state import PauseState
 from tests.campaigns.lease_histories import LeaseHistory
 from tests.campaigns.runner import run_history
+
+PAUSES = "headstream.log.partition.pause_state.PauseState"
 
 
 def test_histories_of_leases_are_those_of_the_model() -> None:
@@ -28,22 +30,21 @@ def run_some() -> None:
         run_history(LeaseHistory, seed)
 
 
-@pytest.mark.nightly
-def test_a_pause_that_the_clock_makes_longer_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PauseState, "follow_clock", lambda state, now_us: False)
-    with pytest.raises(AssertionError, match=r"the pause did not end|never finished"):
-        run_some()
+FAULTS: dict[str, tuple[str, Any, str]] = {
+    "a pause that the clock makes longer": (
+        f"{PAUSES}.follow_clock",
+        lambda state, now_us: False,
+        "the pause did not end|never finished",
+    ),
+    "a pause that ends at once": (f"{PAUSES}.left_us", lambda state, now_us: 0, "seed"),
+    "a second message on trial": ("headstream.broker.deliveries.leases.replace", lambda request, count: request, "on trial"),
+}
 
 
 @pytest.mark.nightly
-def test_a_pause_that_ends_at_once_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PauseState, "left_us", lambda state, now_us: 0)
-    with pytest.raises(AssertionError, match="seed"):
-        run_some()
-
-
-@pytest.mark.nightly
-def test_a_second_message_on_trial_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headstream.broker.deliveries.leases.replace", lambda request, count: request)
-    with pytest.raises(AssertionError, match="on trial"):
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_wrong_pause_is_found_out(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    place, function, message = FAULTS[fault]
+    monkeypatch.setattr(place, function)
+    with pytest.raises(AssertionError, match=message):
         run_some()

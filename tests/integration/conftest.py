@@ -27,7 +27,7 @@ from tests.support.tiers import FIRST_TIER
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["kafka_broker", "spark", "url"]
+__all__ = ["kafka_broker", "spark", "stopped", "url"]
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +50,14 @@ def spark(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
         pytest.skip(str(error))
     yield started
     stop(started)
+
+
+@pytest.fixture
+def stopped(spark: SparkSession) -> Iterator[None]:
+    """Stop what a failing test leaves running."""
+    yield
+    for query in spark.streams.active:
+        query.stop()
 
 
 @pytest.fixture(scope="session")

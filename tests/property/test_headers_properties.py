@@ -12,7 +12,6 @@ import headstream as hs
 from headstream.core.codec.binary import decode_headers, encode_headers
 from headstream.core.model.constructors import CONSTRUCTORS
 from headstream.core.model.header_values import KIND_WIDTHS
-from headstream.errors import HeaderError
 from tests.support.messages.broken import refusal
 from tests.support.messages.headers import FEW_KEYS, PAIRS
 
@@ -57,7 +56,7 @@ def test_without_takes_every_value_of_a_key_and_no_other(pairs: list[tuple[str, 
 def test_any_kind_and_bytes_are_a_value_or_a_header_error(kind: int, data: bytes) -> None:
     try:
         value = hs.HeaderValue(kind, data)
-    except HeaderError:
+    except hs.HeaderError:
         assert not 66 <= kind <= 255
         assert kind != hs.HeaderKind.RAW
     else:
@@ -73,7 +72,7 @@ def test_integers_fit_their_kind_or_are_refused(number: int, name: str) -> None:
     fits = -(1 << bits - 1) <= number < 1 << bits - 1 if signed else 0 <= number < 1 << bits
     try:
         value = CONSTRUCTORS[name](number)
-    except HeaderError:
+    except hs.HeaderError:
         assert not fits
     else:
         assert fits

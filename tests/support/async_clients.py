@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.client.async_client import AsyncClient
 
 
-def run(body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
+def run(body: Callable[[hs.AsyncClient], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
         async with hs.connect_async("memory://") as log:
             await log.create_topic("shop/orders", partitions=2)
@@ -22,7 +21,7 @@ def run(body: Callable[[AsyncClient], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(main(), 120))
 
 
-async def send(log: AsyncClient, *payloads: bytes) -> None:
+async def send(log: hs.AsyncClient, *payloads: bytes) -> None:
     async with log.producer("shop/orders") as producer:
         for payload in payloads:
             await producer.send(payload, partition=1)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from hypothesis import strategies as st
 
 from headstream.cli.main import cli
@@ -98,3 +98,10 @@ def run_program(
     assert ran.returncode == code, (ran.returncode, ran.stdout, ran.stderr)
     assert b"Traceback" not in ran.stderr, ran.stderr
     return ran
+
+
+def invoke(*arguments: str, url: str, code: int = 0, given: str | bytes = "") -> Result:
+    """Run a command for a log in this process, check its exit code, and return what it has printed, as text."""
+    result = CliRunner().invoke(cli, [*arguments, "--url", url], input=given)
+    assert result.exit_code == code, result.output
+    return result

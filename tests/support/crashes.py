@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
+
+from headstream.errors import StorageError
 
 
 class CrashError(Exception):
     """Stands for a process that ends here."""
 
 
-def fail_with(error: BaseException) -> Callable[..., None]:
+def fail_with(error: BaseException) -> Callable[..., NoReturn]:
     """Return a function that raises an error, whatever its arguments."""
 
-    def fail(*arguments: Any, **options: Any) -> None:
+    def fail(*arguments: Any, **options: Any) -> NoReturn:
         raise error
 
     return fail
+
+
+def fail_to_write(engine: Any, *arguments: Any, **options: Any) -> NoReturn:
+    """Fail as a method of a table's engine does whose disk is full."""
+    raise StorageError("no space left", where=str(engine.path))
 
 
 def crash_after(step: Callable[..., Any]) -> Callable[..., None]:

@@ -1,7 +1,6 @@
 """Both ways that a kernel runs, for tests: compiled where it was built, and interpreted from its source.
 
-@pytest.fixture(params=kernels.variants("batch.stored.scan"), ids=kernels.name_of)
-def scan(request): return request.param
+scan = kernels.fixture("batch.stored.scan")
 """
 
 from __future__ import annotations
@@ -10,7 +9,10 @@ import functools
 import importlib
 import importlib.machinery
 import sys
+from collections.abc import Callable
 from types import ModuleType
+
+import pytest
 
 from headstream.core.codec.mode import InterpretedFinder
 
@@ -69,6 +71,16 @@ def variants(name: str) -> list[ModuleType]:
     """
     usual = importlib.import_module(_fullname(name))
     return [usual, interpreted(name)] if _is_compiled(usual) else [usual]
+
+
+def fixture(name: str) -> Callable[..., ModuleType]:
+    """Return a fixture that gives a test the module in each way it runs here, as `variants` does."""
+
+    def kernel(request: pytest.FixtureRequest) -> ModuleType:
+        module: ModuleType = request.param
+        return module
+
+    return pytest.fixture(kernel, params=variants(name), ids=name_of)
 
 
 def name_of(module: ModuleType) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import headstream as hs
-from headstream.errors import InvalidUrlError
 
 
 def test_file_urls_name_a_directory(tmp_path: Path) -> None:
@@ -136,7 +135,7 @@ def test_fsync_is_kept_and_checked() -> None:
 
 @pytest.mark.parametrize("url", ["foo://u:p@ss/rest@host", "foo://u:p/rest@host", "iggy+foo://u:p@ss@re/st@host:1"])
 def test_error_of_a_url_repeats_no_part_of_its_password(url: str) -> None:
-    with pytest.raises(InvalidUrlError) as caught:
+    with pytest.raises(hs.InvalidUrlError) as caught:
         hs.connect(url)
     assert "ss" not in str(caught.value).replace("password", "")
     assert "st@" not in str(caught.value).replace("host", "")

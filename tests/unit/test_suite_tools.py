@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 
 from tests.support.suite_times import tree_cpu_seconds
 from tests.support.tiers import FIRST_TIER, take_fewer_examples
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -166,10 +166,7 @@ def test_tree_cpu_seconds_counts_a_child_while_it_runs_and_when_it_has_ended() -
         start_new_session=True,
     )
     try:
-        until_s = time.monotonic() + 60
-        while tree_cpu_seconds(parent.pid) < 0.3 and time.monotonic() < until_s:
-            pass
-        assert tree_cpu_seconds(parent.pid) >= 0.3
+        wait_until(lambda: tree_cpu_seconds(parent.pid) >= 0.3)
     finally:
         os.killpg(parent.pid, signal.SIGKILL)
         parent.wait()

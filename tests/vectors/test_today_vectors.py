@@ -13,9 +13,7 @@ import pytest
 from headstream.core.codec.binary import decode_sent
 from headstream.core.wire.codes import Code
 from headstream.core.wire.command_classes import COMMANDS
-from headstream.core.wire.commands.messages import PollMessages, SendMessages
-from headstream.core.wire.commands.sessions import Login
-from headstream.core.wire.commands.topics import CreateTopic, UpdateTopic
+from headstream.core.wire.commands import messages, sessions, topics
 from headstream.core.wire.vsr.encoding import VSR
 from headstream.core.wire.vsr.frames import RequestHeader, scan_requests
 from headstream.errors import HeadstreamError
@@ -55,11 +53,11 @@ def test_decode_refuses_a_recorded_request_that_is_cut_or_changed_by_an_error_of
 
 def test_decode_reads_what_the_recorded_requests_say() -> None:
     found = {type(command): command for command in map(decode, RECORDS)}
-    assert found[Login] == Login(found[Login].username, found[Login].password)
-    assert found[UpdateTopic].message_expiry is None
-    assert found[CreateTopic].partitions_count > 0
-    assert found[PollMessages].must_own
-    sent = decode_sent(found[SendMessages].messages)
+    assert found[sessions.Login] == sessions.Login(found[sessions.Login].username, found[sessions.Login].password)
+    assert found[topics.UpdateTopic].message_expiry is None
+    assert found[topics.CreateTopic].partitions_count > 0
+    assert found[messages.PollMessages].must_own
+    sent = decode_sent(found[messages.SendMessages].messages)
     assert len(sent) > 1
     assert all(message.headers.items()[0][0] == "hs.timestamp" for message in sent)
     assert Code.SYNC_GROUP in {record["code"] for record in RECORDS}

@@ -10,9 +10,7 @@ import pytest
 
 from headstream.core.wire.codes import Code
 from headstream.core.wire.command_classes import COMMANDS, decode_command
-from headstream.core.wire.commands.messages import LATER_GENERATION
-from headstream.core.wire.commands.sessions import Login
-from headstream.core.wire.commands.topics import CreateTopic, Generation
+from headstream.core.wire.commands import messages, sessions, topics
 from headstream.core.wire.frames import Frame, FrameBuffer, encode_request, encode_response
 from headstream.core.wire.records import Command
 from headstream.core.wire.route_matching import find_route
@@ -91,7 +89,7 @@ def test_command_and_reply_are_the_same_over_http(pair: tuple[dict[str, Any], di
     assert found.entry.code == command.code
     document = json.loads(json.dumps(asked.body))
     again = COMMANDS[found.entry.code].from_json(found.path, asked.query, document)
-    if isinstance(command, CreateTopic):  # bytes have generations, JSON has one
+    if isinstance(command, topics.CreateTopic):  # bytes have generations, JSON has one
         assert again.to_json() == asked
     else:
         assert again.encode() == command.encode()
@@ -109,15 +107,15 @@ def test_the_generations_of_clients_are_told_apart() -> None:
     for request, _ in SPOKEN:
         command = decode_command(request_of(request).number, request_of(request).payload)
         found = generations.setdefault(request["client"].split()[1], set())
-        if isinstance(command, CreateTopic):
+        if isinstance(command, topics.CreateTopic):
             found.add(command.generation)
-        if isinstance(command, Login):
+        if isinstance(command, sessions.Login):
             found.add((command.version, command.is_of_later_generation))
     assert generations == {
-        "0.2.0": {Generation.BEFORE_0_5_0, (None, False)},
-        "0.2.7": {Generation.CURRENT, ("0.6.102", False)},
-        "0.4.0": {Generation.CURRENT, ("0.6.202", False)},
-        "0.5.0": {Generation.CURRENT, ("0.7.0", True)},
+        "0.2.0": {topics.Generation.BEFORE_0_5_0, (None, False)},
+        "0.2.7": {topics.Generation.CURRENT, ("0.6.102", False)},
+        "0.4.0": {topics.Generation.CURRENT, ("0.6.202", False)},
+        "0.5.0": {topics.Generation.CURRENT, ("0.7.0", True)},
     }
 
 
@@ -125,7 +123,7 @@ def test_the_later_generation_is_refused_by_name() -> None:
     [send] = [request for request, _ in PAIRS if is_later_send(request)]
     with pytest.raises(DecodeError, match="newer Iggy client"):
         decode_command(Code.SEND_MESSAGES, request_of(send).payload)
-    assert "newer Iggy client" in LATER_GENERATION
+    assert "newer Iggy client" in messages.LATER_GENERATION
     logins = [request_of(request) for request, _ in PAIRS if request["dialect"] == LATER]
     login = next(decode_command(frame.number, frame.payload) for frame in logins if frame.number == Code.LOGIN)
     with pytest.raises(HeadstreamError, match=r"SDK 0.7.0 of Iggy is not supported") as caught:

@@ -8,10 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from headstream.core.wire.commands.streams import DeleteStream, ListStreams
-from headstream.core.wire.commands.system import ListClients
-from headstream.core.wire.commands.tokens import DeleteToken, ListTokens
-from headstream.core.wire.commands.users import DeleteUser, ListUsers
+from headstream.core.wire.commands import streams, system, tokens, users
 from tests.support.server.peers import HttpPeer, Peer, TcpPeer
 from tests.support.server.server_process import ServerProcess
 
@@ -70,14 +67,14 @@ def guest(request: pytest.FixtureRequest, server: ServerProcess, root: TcpPeer) 
 def clear(root: Peer) -> TcpPeer:
     """Delete all that tests made, wait until the server knows that their connections have ended, and return user 1."""
     assert isinstance(root, TcpPeer)
-    for stream in root.ask(ListStreams()):
-        root.ask(DeleteStream(stream.id))
-    for user in root.ask(ListUsers()):
+    for stream in root.ask(streams.ListStreams()):
+        root.ask(streams.DeleteStream(stream.id))
+    for user in root.ask(users.ListUsers()):
         if user.id != 1:
-            root.ask(DeleteUser(user.id))
-    for token in root.ask(ListTokens()):
-        root.ask(DeleteToken(token.name))
+            root.ask(users.DeleteUser(user.id))
+    for token in root.ask(tokens.ListTokens()):
+        root.ask(tokens.DeleteToken(token.name))
     give_up_s = time.monotonic() + 60
-    while len(root.ask(ListClients())) > 1 and time.monotonic() < give_up_s:
+    while len(root.ask(system.ListClients())) > 1 and time.monotonic() < give_up_s:
         time.sleep(0.001)
     return root

@@ -9,43 +9,31 @@ from headstream.core.codec.binary import decode_polled, encode_sent
 from headstream.core.model.message import Message
 from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import ConsumerKind, PollingKind
-from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, JoinGroup, LeaveGroup, ListGroups
+from headstream.core.wire.commands import groups, offsets, streams, topics
 from headstream.core.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
-from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
 from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
-from headstream.core.wire.commands.streams import CreateStream, DeleteStream, PurgeStream, UpdateStream
-from headstream.core.wire.commands.topics import (
-    NEVER,
-    SERVER_DEFAULT,
-    Compression,
-    CreateTopic,
-    DeleteTopic,
-    ListTopics,
-    PurgeTopic,
-    UpdateTopic,
-)
 from headstream.core.wire.records import Command
 from headstream.core.wire.shapes import Identifier
 from tests.support.server.peers import Peer
 
 STREAM = "test-stream"
 TOPIC = "test-topic"
-CONSUMER = ConsumerRef(ConsumerKind.CONSUMER, 1)
+CONSUMER = offsets.ConsumerRef(ConsumerKind.CONSUMER, 1)
 DATA = encode_sent([Message(payload=b"hello")])
 """A send of one message."""
 
-GROUP = ConsumerRef(ConsumerKind.GROUP, 1)
+GROUP = offsets.ConsumerRef(ConsumerKind.GROUP, 1)
 
 
 def create_topic(
-    stream: Identifier = 1, name: str = TOPIC, partitions: int = 3, *, id: int = 0, max_bytes: int = SERVER_DEFAULT
-) -> CreateTopic:
-    return CreateTopic(stream, id, partitions, Compression.NONE, NEVER, max_bytes, 1, name)
+    stream: Identifier = 1, name: str = TOPIC, partitions: int = 3, *, id: int = 0, max_bytes: int = topics.SERVER_DEFAULT
+) -> topics.CreateTopic:
+    return topics.CreateTopic(stream, id, partitions, topics.Compression.NONE, topics.NEVER, max_bytes, 1, name)
 
 
 def build(peer: Peer, partitions: int = 3) -> None:
     """Make stream 1 with topic 1."""
-    peer.ask(CreateStream(1, STREAM))
+    peer.ask(streams.CreateStream(1, STREAM))
     peer.ask(create_topic(1, partitions=partitions, id=1))
 
 
@@ -68,7 +56,7 @@ def poll(
     count: int = 1000,
     *,
     partition: int = 1,
-    consumer: ConsumerRef = CONSUMER,
+    consumer: offsets.ConsumerRef = CONSUMER,
     stream: Identifier = 1,
     topic: Identifier = 1,
     auto_commit: bool = False,
@@ -85,7 +73,7 @@ def polled(reply: PolledMessages) -> Sequence[Message]:
 
 
 def poll_of(
-    stream: Any = 1, topic: Any = 1, partition: int = 1, count: int = 1, consumer: ConsumerRef = CONSUMER
+    stream: Any = 1, topic: Any = 1, partition: int = 1, count: int = 1, consumer: offsets.ConsumerRef = CONSUMER
 ) -> PollMessages:
     return PollMessages(consumer, stream, topic, partition, PollingKind.OFFSET, 0, count, False)
 
@@ -93,25 +81,30 @@ def poll_of(
 def in_a_topic(stream: Any, topic: Any) -> list[Command[Any]]:
     """Return every command that needs a topic, on that one."""
     return [
-        UpdateTopic(stream, topic, Compression.NONE, 0, 0, 1, "renamed"),
-        DeleteTopic(stream, topic),
-        PurgeTopic(stream, topic),
+        topics.UpdateTopic(stream, topic, topics.Compression.NONE, 0, 0, 1, "renamed"),
+        topics.DeleteTopic(stream, topic),
+        topics.PurgeTopic(stream, topic),
         CreatePartitions(stream, topic, 1),
         DeletePartitions(stream, topic, 1),
         SendMessages(stream, topic, Partitioning.partition(1), DATA),
         poll_of(stream, topic),
         FlushMessages(stream, topic, 1, False),
-        StoreOffset(CONSUMER, stream, topic, 1, 0),
-        DeleteOffset(CONSUMER, stream, topic, 1),
-        ListGroups(stream, topic),
-        CreateGroup(stream, topic, 0, "group"),
-        DeleteGroup(stream, topic, 1),
-        JoinGroup(stream, topic, 1),
-        LeaveGroup(stream, topic, 1),
+        offsets.StoreOffset(CONSUMER, stream, topic, 1, 0),
+        offsets.DeleteOffset(CONSUMER, stream, topic, 1),
+        groups.ListGroups(stream, topic),
+        groups.CreateGroup(stream, topic, 0, "group"),
+        groups.DeleteGroup(stream, topic, 1),
+        groups.JoinGroup(stream, topic, 1),
+        groups.LeaveGroup(stream, topic, 1),
     ]
 
 
 def in_a_stream(stream: Any) -> list[Command[Any]]:
     """Return every command that needs a stream, on that one."""
-    own: list[Command[Any]] = [UpdateStream(stream, "renamed"), DeleteStream(stream), PurgeStream(stream), ListTopics(stream)]
+    own: list[Command[Any]] = [
+        streams.UpdateStream(stream, "renamed"),
+        streams.DeleteStream(stream),
+        streams.PurgeStream(stream),
+        topics.ListTopics(stream),
+    ]
     return [*own, create_topic(stream, "made"), *in_a_topic(stream, 1)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from headstream.core.model.message import Message
 from headstream.core.model.partitioning import Partitioning
@@ -17,6 +17,7 @@ from headstream.core.wire.commands.system import GetStats
 from headstream.core.wire.commands.topics import NEVER, Compression, CreateTopic
 from tests.behaviour.conformance.scenes import build, poll, polled, send
 from tests.support.server.peers import TcpPeer
+from tests.support.waiting import run_together
 
 Connect = Callable[..., TcpPeer]
 
@@ -44,11 +45,7 @@ def run_all(*actors: Callable[[], None]) -> None:
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=act, args=(actor,)) for actor in actors]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(*(partial(act, actor) for actor in actors))
     if errors:
         raise errors[0]
 

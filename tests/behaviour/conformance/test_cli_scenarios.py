@@ -12,6 +12,7 @@ from headstream.core.model.headers import Headers
 from headstream.core.model.message import Message
 from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import ConsumerKind, PollingKind
+from headstream.core.wire.commands import topics, users
 from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, GetGroup, ListGroups
 from headstream.core.wire.commands.messages import FlushMessages, SendMessages
 from headstream.core.wire.commands.offsets import ConsumerRef, GetOffset, StoreOffset
@@ -20,25 +21,6 @@ from headstream.core.wire.commands.permissions import GlobalPermissions, Permiss
 from headstream.core.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams, PurgeStream, UpdateStream
 from headstream.core.wire.commands.system import GetClient, GetMe, GetStats, ListClients
 from headstream.core.wire.commands.tokens import CreateToken, LoginWithToken
-from headstream.core.wire.commands.topics import (
-    NEVER,
-    Compression,
-    CreateTopic,
-    DeleteTopic,
-    GetTopic,
-    ListTopics,
-    PurgeTopic,
-    UpdateTopic,
-)
-from headstream.core.wire.commands.users import (
-    ChangePassword,
-    CreateUser,
-    DeleteUser,
-    GetUser,
-    UpdatePermissions,
-    UpdateUser,
-    UserStatus,
-)
 from headstream.core.wire.shapes import Identifier
 from tests.behaviour.conformance.scenes import CONSUMER, STREAM, TOPIC, build, create_topic, poll, polled, send
 from tests.support.server.peers import Peer, TcpPeer
@@ -65,25 +47,25 @@ def test_a_stream_is_changed_purged_and_deleted(peer: Peer, stream: Identifier) 
 def test_a_topic_is_changed_purged_and_deleted(peer: Peer, stream: Identifier, topic: Identifier) -> None:
     build(peer)
     send(peer, [b"hello"], stream=stream, topic=topic)
-    peer.ask(PurgeTopic(stream, topic))
+    peer.ask(topics.PurgeTopic(stream, topic))
     assert poll(peer, stream=stream, topic=topic).count == 0
     peer.ask(CreatePartitions(stream, topic, 2))
     peer.ask(DeletePartitions(stream, topic, 1))
-    found = peer.ask(GetTopic(stream, topic))
+    found = peer.ask(topics.GetTopic(stream, topic))
     assert found is not None
     assert found.partitions_count == 4
-    peer.ask(UpdateTopic(stream, topic, Compression.GZIP, 5_000_000, NEVER, 2, "renamed"))
-    [listed] = peer.ask(ListTopics(stream))
-    assert (listed.name, listed.message_expiry, listed.max_topic_size) == ("renamed", 5_000_000, NEVER)
-    peer.ask(DeleteTopic(stream, 1 if topic == 1 else "renamed"))
-    assert peer.ask(ListTopics(stream)) == ()
+    peer.ask(topics.UpdateTopic(stream, topic, topics.Compression.GZIP, 5_000_000, topics.NEVER, 2, "renamed"))
+    [listed] = peer.ask(topics.ListTopics(stream))
+    assert (listed.name, listed.message_expiry, listed.max_topic_size) == ("renamed", 5_000_000, topics.NEVER)
+    peer.ask(topics.DeleteTopic(stream, 1 if topic == 1 else "renamed"))
+    assert peer.ask(topics.ListTopics(stream)) == ()
 
 
 @pytest.mark.parametrize(
     ("expiry_us", "max_bytes", "replication", "reported"),
     [
-        (0, 0, 0, (NEVER, NEVER, 1)),
-        (NEVER, NEVER, 1, (NEVER, NEVER, 1)),
+        (0, 0, 0, (topics.NEVER, topics.NEVER, 1)),
+        (topics.NEVER, topics.NEVER, 1, (topics.NEVER, topics.NEVER, 1)),
         (3_600_000_000, 10**10, 255, (3_600_000_000, 10**10, 255)),
     ],
 )
@@ -91,10 +73,10 @@ def test_a_topic_is_made_with_settings(
     peer: Peer, expiry_us: int, max_bytes: int, replication: int, reported: tuple[int, int, int]
 ) -> None:
     peer.ask(CreateStream(0, STREAM))
-    made = peer.ask(CreateTopic(STREAM, 0, 1, Compression.GZIP, expiry_us, max_bytes, replication, TOPIC))
+    made = peer.ask(topics.CreateTopic(STREAM, 0, 1, topics.Compression.GZIP, expiry_us, max_bytes, replication, TOPIC))
     assert (made.message_expiry, made.max_topic_size, made.replication_factor) == reported
-    assert made.compression == Compression.GZIP
-    assert peer.ask(GetTopic(STREAM, TOPIC)) == made
+    assert made.compression == topics.Compression.GZIP
+    assert peer.ask(topics.GetTopic(STREAM, TOPIC)) == made
 
 
 @pytest.mark.parametrize(("stream", "topic"), BY_EITHER)
@@ -139,18 +121,18 @@ def test_a_user_is_changed_and_deleted(peer: Peer, by_name: bool) -> None:
         GlobalPermissions(read_streams=True, poll_messages=True),
         {1: StreamPermissions(manage_topics=True, topics={2: TopicPermissions(send_messages=True)}), 2: StreamPermissions()},
     )
-    made = peer.ask(CreateUser("test_user", "test_password", UserStatus.INACTIVE, rights))
-    assert (made.status, made.permissions) == (UserStatus.INACTIVE, rights)
+    made = peer.ask(users.CreateUser("test_user", "test_password", users.UserStatus.INACTIVE, rights))
+    assert (made.status, made.permissions) == (users.UserStatus.INACTIVE, rights)
     user: Identifier = "test_user" if by_name else made.id
-    peer.ask(UpdateUser(user, status=UserStatus.ACTIVE))
-    peer.ask(ChangePassword(user, "test_password", "new_password"))
-    peer.ask(UpdatePermissions(user, Permissions(GlobalPermissions.all())))
-    peer.ask(UpdateUser(user, "renamed"))
-    found = peer.ask(GetUser("renamed"))
+    peer.ask(users.UpdateUser(user, status=users.UserStatus.ACTIVE))
+    peer.ask(users.ChangePassword(user, "test_password", "new_password"))
+    peer.ask(users.UpdatePermissions(user, Permissions(GlobalPermissions.all())))
+    peer.ask(users.UpdateUser(user, "renamed"))
+    found = peer.ask(users.GetUser("renamed"))
     assert found is not None
-    assert (found.id, found.status, found.permissions) == (made.id, UserStatus.ACTIVE, Permissions(GlobalPermissions.all()))
-    peer.ask(DeleteUser("renamed" if by_name else made.id))
-    assert peer.ask(GetUser(made.id)) is None
+    assert (found.id, found.status, found.permissions) == (made.id, users.UserStatus.ACTIVE, Permissions(GlobalPermissions.all()))
+    peer.ask(users.DeleteUser("renamed" if by_name else made.id))
+    assert peer.ask(users.GetUser(made.id)) is None
 
 
 def test_a_token_logs_in_who_made_it(peer: Peer, connect: Callable[..., TcpPeer]) -> None:

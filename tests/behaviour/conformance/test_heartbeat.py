@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headstream.core.wire.commands.groups import CreateGroup, GetGroup, JoinGroup
-from headstream.core.wire.commands.sessions import Ping
-from headstream.core.wire.commands.streams import GetStream, ListStreams
-from headstream.core.wire.commands.system import GetMe, ListClients
+from headstream.core.wire.commands import groups, sessions, streams, system
 from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import build
 from tests.support.server.peers import TcpPeer, refused
@@ -33,18 +30,18 @@ def test_a_client_that_does_not_ping_is_stale_and_one_that_does_is_served(impati
         pinging.login()
         silent.login()
         build(pinging)
-        pinging.ask(CreateGroup(1, 1, 1, "group"))
-        silent.ask(JoinGroup(1, 1, 1))
-        silent_id = silent.ask(GetMe()).client_id
+        pinging.ask(groups.CreateGroup(1, 1, 1, "group"))
+        silent.ask(groups.JoinGroup(1, 1, 1))
+        silent_id = silent.ask(system.GetMe()).client_id
         give_up_s = time.monotonic() + PATIENCE_S
-        while silent_id in {client.client_id for client in pinging.ask(ListClients())} and time.monotonic() < give_up_s:
-            pinging.ask(Ping())
+        while silent_id in {client.client_id for client in pinging.ask(system.ListClients())} and time.monotonic() < give_up_s:
+            pinging.ask(sessions.Ping())
             time.sleep(0.05)
-        assert refused(silent, ListStreams()) == Status.STALE_CLIENT
-        assert refused(silent, GetStream(1)) == Status.STALE_CLIENT
-        group = pinging.ask(GetGroup(1, 1, 1))
+        assert refused(silent, streams.ListStreams()) == Status.STALE_CLIENT
+        assert refused(silent, streams.GetStream(1)) == Status.STALE_CLIENT
+        group = pinging.ask(groups.GetGroup(1, 1, 1))
         assert group is not None
         assert group.members == ()
         with TcpPeer(impatient.tcp) as again:
             again.login()
-            assert len(again.ask(ListStreams())) == 1
+            assert len(again.ask(streams.ListStreams())) == 1

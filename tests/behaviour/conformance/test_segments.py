@@ -11,9 +11,7 @@ from headstream.core.model.header_values import HeaderKind, HeaderValue
 from headstream.core.model.headers import Headers
 from headstream.core.model.message import Message
 from headstream.core.model.polling import PollingKind
-from headstream.core.wire.commands.offsets import StoreOffset
-from headstream.core.wire.commands.partitions import DeleteSegments
-from headstream.core.wire.commands.topics import GetTopic, PartitionInfo
+from headstream.core.wire.commands import offsets, partitions, topics
 from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import CONSUMER, build, create_topic, poll, polled, send
 from tests.support.server.peers import TcpPeer, refused
@@ -46,8 +44,8 @@ def fill(peer: TcpPeer) -> None:
         begin = end
 
 
-def partition(peer: TcpPeer) -> PartitionInfo:
-    topic = peer.ask(GetTopic(1, 1))
+def partition(peer: TcpPeer) -> topics.PartitionInfo:
+    topic = peer.ask(topics.GetTopic(1, 1))
     assert topic is not None
     return topic.partitions[0]
 
@@ -79,7 +77,7 @@ def test_the_oldest_closed_segments_are_deleted_and_the_one_that_is_written_stay
     before = partition(root)
     for _ in range(3):  # files are open from here on, and messages in memory
         check_whole(polled(poll(root, count=5)), range(5))
-    root.ask(DeleteSegments(1, 1, 1, 2))
+    root.ask(partitions.DeleteSegments(1, 1, 1, 2))
     again = polled(poll(root, count=5))
     after = partition(root)
     assert after.segments_count == before.segments_count - 2
@@ -92,17 +90,17 @@ def test_the_oldest_closed_segments_are_deleted_and_the_one_that_is_written_stay
     assert after.messages_count == COUNT - first
     for kind in (PollingKind.FIRST, PollingKind.NEXT, PollingKind.TIMESTAMP, PollingKind.OFFSET):
         check_whole(polled(poll(root, kind)), range(first, COUNT))
-    root.ask(StoreOffset(CONSUMER, 1, 1, 1, 0))
+    root.ask(offsets.StoreOffset(CONSUMER, 1, 1, 1, 0))
     check_whole(polled(poll(root, PollingKind.NEXT, count=5)), range(first, first + 5))
-    root.ask(DeleteSegments(1, 1, 1, 100_000))
+    root.ask(partitions.DeleteSegments(1, 1, 1, 100_000))
     assert partition(root).segments_count == 1
-    root.ask(DeleteSegments(1, 1, 1, 1))
+    root.ask(partitions.DeleteSegments(1, 1, 1, 1))
     assert partition(root).segments_count == 1
     send(root, [make_message(COUNT)])
     [newest] = polled(poll(root, PollingKind.LAST, count=1))
     assert newest.offset == COUNT
-    assert refused(root, DeleteSegments(1, 1, 1, 0)) == Status.INVALID_SEGMENTS_COUNT
-    assert refused(root, DeleteSegments(1, 1, 9, 1)) == Status.PARTITION_NOT_FOUND
+    assert refused(root, partitions.DeleteSegments(1, 1, 1, 0)) == Status.INVALID_SEGMENTS_COUNT
+    assert refused(root, partitions.DeleteSegments(1, 1, 9, 1)) == Status.PARTITION_NOT_FOUND
 
 
 def test_a_topic_holds_a_segment_at_least(root: TcpPeer) -> None:

@@ -10,20 +10,12 @@ import pytest
 
 from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import PollingKind
+from headstream.core.wire.commands import system
 from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup, GetGroup, JoinGroup, LeaveGroup, ListGroups
 from headstream.core.wire.commands.offsets import DeleteOffset, GetOffset, StoreOffset
 from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
 from headstream.core.wire.commands.sessions import Ping
 from headstream.core.wire.commands.streams import CreateStream, GetStream, ListStreams, StreamDetails
-from headstream.core.wire.commands.system import (
-    ClientGroup,
-    GetMe,
-    GetStats,
-    ListClients,
-    Snapshot,
-    SnapshotCompression,
-    SnapshotType,
-)
 from headstream.core.wire.commands.topics import NEVER, Compression, GetTopic, ListTopics, PurgeTopic, TopicDetails, UpdateTopic
 from headstream.core.wire.statuses import Status
 from tests.behaviour.conformance.scenes import CONSUMER, STREAM, TOPIC, build, create_topic, poll, polled, send
@@ -169,19 +161,19 @@ def test_a_client_joins_and_leaves_a_group(root: TcpPeer) -> None:
     root.ask(JoinGroup(1, 1, 1))
     group = root.ask(GetGroup(1, 1, 1))
     assert group is not None
-    assert [(len(member.partitions), member.id) for member in group.members] == [(3, root.ask(GetMe()).client_id)]
-    assert root.ask(GetMe()).groups == (ClientGroup(1, 1, 1),)
+    assert [(len(member.partitions), member.id) for member in group.members] == [(3, root.ask(system.GetMe()).client_id)]
+    assert root.ask(system.GetMe()).groups == (system.ClientGroup(1, 1, 1),)
     root.ask(LeaveGroup(1, 1, 1))
     group = root.ask(GetGroup(1, 1, 1))
     assert group is not None
     assert (group.members_count, group.members) == (0, ())
-    assert root.ask(GetMe()).groups == ()
+    assert root.ask(system.GetMe()).groups == ()
 
 
 def test_statistics_tell_what_there_is(peer: Peer) -> None:
     build(peer)
     send(peer, PAYLOADS)
-    stats = peer.ask(GetStats())
+    stats = peer.ask(system.GetStats())
     assert (stats.streams_count, stats.topics_count, stats.partitions_count, stats.segments_count) == (1, 1, 3, 3)
     assert (stats.messages_count, stats.messages_size_bytes) == (1000, topic_of(peer).size_bytes)
     assert all((stats.hostname, stats.os_name, stats.os_version, stats.kernel_version, stats.server_version))
@@ -234,14 +226,16 @@ def test_a_purged_topic_begins_anew(peer: Peer) -> None:
 
 
 def test_clients_that_are_connected_are_listed_and_those_over_http_are_not(peer: Peer, root: TcpPeer) -> None:
-    me = root.ask(GetMe())
-    listed = {client.client_id: client for client in peer.ask(ListClients())}
+    me = root.ask(system.GetMe())
+    listed = {client.client_id: client for client in peer.ask(system.ListClients())}
     assert len(listed) == 1
     assert (listed[me.client_id].user_id, listed[me.client_id].address) == (1, me.address)
     assert me.address == "{}:{}".format(*root.socket.getsockname())
     with TcpPeer(root.socket.getpeername()) as other:
         other.login()
-        assert [client.client_id for client in peer.ask(ListClients())] == sorted([me.client_id, other.ask(GetMe()).client_id])
+        assert [client.client_id for client in peer.ask(system.ListClients())] == sorted(
+            [me.client_id, other.ask(system.GetMe()).client_id]
+        )
 
 
 def test_balanced_sends_of_one_message_go_to_all_partitions_in_turn(peer: Peer) -> None:
@@ -254,6 +248,6 @@ def test_balanced_sends_of_one_message_go_to_all_partitions_in_turn(peer: Peer) 
 
 
 def test_a_snapshot_of_a_test_holds_a_text(peer: Peer) -> None:
-    archive = peer.ask(Snapshot(SnapshotCompression.DEFLATED, (SnapshotType.TEST,)))
+    archive = peer.ask(system.Snapshot(system.SnapshotCompression.DEFLATED, (system.SnapshotType.TEST,)))
     with zipfile.ZipFile(io.BytesIO(archive)) as opened:
         assert {name: opened.read(name) for name in opened.namelist()} == {"test.txt": b"test\n"}

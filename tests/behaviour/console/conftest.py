@@ -14,9 +14,9 @@ import pytest
 import headstream as hs
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import Message
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.topology import NewTopic
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from tests.support.server.http_servers import Http, serving
 
 if TYPE_CHECKING:
@@ -41,8 +41,20 @@ VIEWPORT: ViewportSize = {"width": 1300, "height": 820}
 ORDERS, STRANGE = TopicName.parse("shop/orders"), TopicName.parse("shop/strange")
 
 
-def send(http: Http, topic: TopicName, partition: int, *messages: Message) -> None:
+def send(http: Http, topic: TopicName, partition: int, *messages: hs.Message) -> None:
     http.dispatcher.broker.messages.send(topic, partition, encode_sent(messages))
+
+
+def refuse_merges_of_tools(patch: pytest.MonkeyPatch) -> None:
+    """Let no change be merged into the table `tools`."""
+    original = DeltaLakeEngine.merge
+
+    def merge(self: DeltaLakeEngine, *arguments: Any, **options: Any) -> Any:
+        if self.path.name == "tools":
+            raise hs.StorageError("no space left", where="the volume of tools")
+        return original(self, *arguments, **options)
+
+    patch.setattr(DeltaLakeEngine, "merge", merge)
 
 
 def _fill(http: Http) -> None:
@@ -52,21 +64,21 @@ def _fill(http: Http) -> None:
     for number in range(120):
         payload = json.dumps({"order": number, "items": [{"sku": f"A{number}"}], "big": 12345678901234567890}).encode()
         headers = hs.Headers([("attempt", hs.uint8(number % 4)), ("source", hs.string("web")), ("source", hs.string("again"))])
-        send(http, ORDERS, 1, Message(payload=payload, headers=headers, key=str(number).encode()))
+        send(http, ORDERS, 1, hs.Message(payload=payload, headers=headers, key=str(number).encode()))
     injected = "<img src=x onerror='window.hacked=1'>"
     send(
         http,
         STRANGE,
         1,
-        Message(
+        hs.Message(
             payload=f"<script>window.hacked=1</script>{injected}".encode(), headers=hs.Headers([(injected, hs.string(injected))])
         ),
-        Message(payload=b"javascript:window.hacked=1"),
-        Message(payload="user\u202egnp.exe \u200bhidden".encode(), key="\u202ekey".encode()),
-        Message(payload="مرحبا بالعالم 👩‍💻".encode()),
-        Message(payload=None, key=b"gone"),
-        Message(payload=bytes(range(256))),
-        Message(payload=b"long " * 20_000),
+        hs.Message(payload=b"javascript:window.hacked=1"),
+        hs.Message(payload="user\u202egnp.exe \u200bhidden".encode(), key="\u202ekey".encode()),
+        hs.Message(payload="مرحبا بالعالم 👩‍💻".encode()),
+        hs.Message(payload=None, key=b"gone"),
+        hs.Message(payload=bytes(range(256))),
+        hs.Message(payload=b"long " * 20_000),
     )
     broker.messages.set_state(STRANGE, 1, [1], hs.MessageState.POISONED, reason=f"it is bad {injected}", by="ann")
     broker.offsets.commit(ORDERS, OffsetOwner.group("billing"), {1: 20})

@@ -11,21 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 import headstream as hs
 from headstream.cli.shared.checkpoints import explain_by
-from headstream.client.client import Client
 from headstream.core.model.identifiers import TopicName
-from headstream.errors import StorageError
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
-from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.run.report import PipelineReport
 from headstream.replicate.run.status import note_status
 from headstream.server.http.pipeline_reports import PipelineReports
-from tests.behaviour.console.conftest import log_in
+from tests.behaviour.console.conftest import log_in, refuse_merges_of_tools
 from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table
 from tests.support.server.http_servers import Http, serving
@@ -57,7 +54,7 @@ SCENES: tuple[tuple[str, str, str, str], ...] = (
 """Name, place, colours, and what is there when the page is whole."""
 
 
-def fill(log: Client) -> None:
+def fill(log: hs.Client) -> None:
     """Append what a shop would: orders with typed headers, clicks, payments, and orders that were given up."""
     for name, partitions, options in (
         ("shop/orders", 3, {"retention_us": 7 * 86_400_000_000, "summary_headers": "tenant"}),
@@ -98,12 +95,12 @@ def fill(log: Client) -> None:
     log.set_state("shop/orders", 1, [21], "marked_for_deletion", reason="wrong import")
 
 
-def seek(log: Client, topic: str, group: str, offsets: dict[int, int]) -> None:
+def seek(log: hs.Client, topic: str, group: str, offsets: dict[int, int]) -> None:
     """Commit the next offset of each partition for a group."""
     log.transport.groups.seek(TopicName.parse(topic), group, offsets)
 
 
-def _give_up(log: Client) -> None:
+def _give_up(log: hs.Client) -> None:
     retry = hs.Retry(1, delay="0s", max_delay="0s")
     with log.consumer("shop/orders", group="shipping", on_error=retry, dead_letter="shop/orders.dead", timeout_ms=0) as consumer:
         for number, message in enumerate(consumer.poll(45)):
@@ -119,14 +116,7 @@ def serving_pictures(tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterator[Http
     fixed = SimpleNamespace(time_ns=lambda: LOOKED_AT_US * 1000, monotonic=time.monotonic)
     for module in ("server.http.overview", "replicate.run.report"):
         patch.setattr(f"headstream.{module}.time", fixed)
-    original = DeltaLakeEngine.merge
-
-    def merge(self: DeltaLakeEngine, *arguments: Any, **options: Any) -> Any:
-        if self.path.name == "tools":
-            raise StorageError("no space left", where="the volume of tools")
-        return original(self, *arguments, **options)
-
-    patch.setattr(DeltaLakeEngine, "merge", merge)
+    refuse_merges_of_tools(patch)
     work = Work(tmp_path, max_dead_rate=1.0)
     kit, tools = make_table(schema_id="1" * 32), make_table(schema_id="3" * 32, table="tools")
     note = ColumnMetadata("note", len(COLUMNS) + 1, "WSTRING", length=40)
@@ -138,7 +128,7 @@ def serving_pictures(tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterator[Http
     report = PipelineReport(lambda: work.config.state_directory)
     reports = PipelineReports({"/data/shop/checkpoint": report.read}, needs_right=True, explain=explain_by([report]))
     with serving(pipelines=reports, clock_us=lambda: NOW_US) as http:
-        fill(Client(http.dispatcher.broker))
+        fill(hs.Client(http.dispatcher.broker))
         yield http
     work.close()
 

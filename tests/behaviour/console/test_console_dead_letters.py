@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import headstream as hs
-from headstream.client.client import Client
 from tests.behaviour.console.conftest import PATIENCE_MS, find_violations, go, log_in
 from tests.support.server.http_servers import Http
 
@@ -26,9 +25,9 @@ INJECTED = "<img src=x onerror='window.hacked=1'> it's bad"
 
 
 @pytest.fixture
-def letters(http: Http) -> Iterator[Client]:
+def letters(http: Http) -> Iterator[hs.Client]:
     """A topic whose messages were given up: each third was rejected with markup as its reason, the others failed."""
-    log = Client(http.dispatcher.broker)
+    log = hs.Client(http.dispatcher.broker)
     log.create_topic(TOPIC)
     for number in range(COUNT):
         log.send(TOPIC, b'{"order": %d}' % number, key=b"k%d" % number, headers={"attempt": hs.uint8(1)})
@@ -54,7 +53,7 @@ def tile(page: Page, name: str) -> Locator:
     return page.locator(".tile", has=page.locator("dt", has_text=name)).first
 
 
-def test_letters_are_grouped_by_reason_and_shown_by_a_click(page: Page, letters: Client) -> None:
+def test_letters_are_grouped_by_reason_and_shown_by_a_click(page: Page, letters: hs.Client) -> None:
     open_letters(page)
     reasons = page.get_by_role("region", name="Reasons").locator("tbody tr")
     assert reasons.count() == 2
@@ -69,7 +68,7 @@ def test_letters_are_grouped_by_reason_and_shown_by_a_click(page: Page, letters:
     assert page.locator("main img").count() == 0
 
 
-def test_a_letter_tells_where_it_comes_from_and_why(page: Page, letters: Client) -> None:
+def test_a_letter_tells_where_it_comes_from_and_why(page: Page, letters: hs.Client) -> None:
     open_letters(page)
     page.get_by_role("button", name="Dead letter at offset 4 of partition 1", exact=True).click()
     detail = page.get_by_label("Message at offset 4")
@@ -84,7 +83,7 @@ def test_a_letter_tells_where_it_comes_from_and_why(page: Page, letters: Client)
     page.get_by_label("Message at offset 4").wait_for()
 
 
-def test_letters_of_a_reason_are_sent_back_after_a_dry_run_with_progress(page: Page, letters: Client) -> None:
+def test_letters_of_a_reason_are_sent_back_after_a_dry_run_with_progress(page: Page, letters: hs.Client) -> None:
     open_letters(page)
     row = page.get_by_role("region", name="Reasons").locator("tbody tr", has_text="no such product")
     row.get_by_role("button", name="Redrive").click()
@@ -99,7 +98,7 @@ def test_letters_of_a_reason_are_sent_back_after_a_dry_run_with_progress(page: P
     assert sorted(int(str(one.headers["hs.redrive"]).rsplit("/", 1)[1]) for one in copies) == [n for n in range(COUNT) if n % 3]
 
 
-def test_letters_are_discarded_only_by_the_topics_name_and_one_alone(page: Page, letters: Client) -> None:
+def test_letters_are_discarded_only_by_the_topics_name_and_one_alone(page: Page, letters: hs.Client) -> None:
     open_letters(page)
     page.get_by_role("button", name="Dead letter at offset 0 of partition 1", exact=True).click()
     page.get_by_role("button", name="Discard this dead letter").click()
@@ -117,7 +116,7 @@ def test_letters_are_discarded_only_by_the_topics_name_and_one_alone(page: Page,
     assert [(one.offset, one.reason, one.by) for one in letters.states(DEAD, 1)] == [(0, "discarded", "iggy")]
 
 
-def test_a_redrive_is_stopped_and_says_how_far_it_came(page: Page, letters: Client) -> None:
+def test_a_redrive_is_stopped_and_says_how_far_it_came(page: Page, letters: hs.Client) -> None:
     open_letters(page)
     page.get_by_role("button", name="Redrive all").click()
     dialog = page.locator("dialog[open]")
@@ -135,7 +134,7 @@ def test_a_redrive_is_stopped_and_says_how_far_it_came(page: Page, letters: Clie
     tile(page, "Letters").get_by_text(str(COUNT - sent), exact=True).wait_for()
 
 
-def test_a_wrong_filter_is_told(page: Page, letters: Client) -> None:
+def test_a_wrong_filter_is_told(page: Page, letters: hs.Client) -> None:
     go(page, f"#/letters/{DEAD}")
     field = page.get_by_label("Filter dead letters")
     field.fill("hs.attempts =")
@@ -143,7 +142,7 @@ def test_a_wrong_filter_is_told(page: Page, letters: Client) -> None:
     page.get_by_role("alert").get_by_text("the filter is invalid").wait_for()
 
 
-def test_letters_have_no_buttons_for_a_user_who_may_only_read(own_page: Page, http: Http, letters: Client) -> None:
+def test_letters_have_no_buttons_for_a_user_who_may_only_read(own_page: Page, http: Http, letters: hs.Client) -> None:
     names = ("read_streams", "read_topics", "poll_messages")
     every = dict.fromkeys(GLOBAL_RIGHTS, False)
     rights = {"global": {**every, **dict.fromkeys(names, True)}, "streams": None}
@@ -161,7 +160,7 @@ def test_letters_have_no_buttons_for_a_user_who_may_only_read(own_page: Page, ht
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_page_and_its_dialogs_have_no_serious_accessibility_violations(
-    page: Page, letters: Client, axe: str, theme: str
+    page: Page, letters: hs.Client, axe: str, theme: str
 ) -> None:
     if theme == "dark":
         page.get_by_role("button", name="Dark colours").click()

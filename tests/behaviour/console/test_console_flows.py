@@ -8,7 +8,6 @@ import pytest
 
 import headstream as hs
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import Message
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.topology import NewTopic
 from tests.behaviour.console.conftest import ORDERS, PATIENCE_MS, STRANGE, find_violations, go, log_in, send
@@ -189,7 +188,7 @@ def test_jumps_go_to_offsets_and_the_newest_message(page: Page) -> None:
 def test_live_tail_shows_new_messages_and_pauses(page: Page, http: Http) -> None:
     go(page, "#/messages/audit/old?partition=1")
     page.get_by_role("button", name="Live tail").click()
-    send(http, TopicName.parse("audit/old"), 1, Message(payload=b"just now"))
+    send(http, TopicName.parse("audit/old"), 1, hs.Message(payload=b"just now"))
     wait(page, "just now")
     page.get_by_role("button", name="Pause").click()
     page.get_by_role("button", name="Live tail").wait_for()
@@ -201,7 +200,7 @@ def many(http: Http) -> None:
     topic = TopicName.parse("shop/many")
     http.dispatcher.broker.topics.create(NewTopic(topic, 1, hs.Limits.WIDE))
     for begin in range(0, MANY, 50_000):
-        send(http, topic, 1, *(Message(payload=b"m%d" % number) for number in range(begin, begin + 50_000)))
+        send(http, topic, 1, *(hs.Message(payload=b"m%d" % number) for number in range(begin, begin + 50_000)))
 
 
 def test_a_list_of_very_many_messages_has_few_rows_and_reaches_both_ends(many: None, page: Page) -> None:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import headstream as hs
-from headstream.client.client import Client
 from tests.behaviour.console.conftest import find_violations, go
 from tests.support.server.http_servers import Http, serving
-from tests.support.server.served import wait_for
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -28,9 +27,9 @@ def http(browser: Browser) -> Iterator[Http]:
 
 
 @pytest.fixture
-def log(http: Http) -> Iterator[Client]:
+def log(http: Http) -> Iterator[hs.Client]:
     """A topic of several small segments."""
-    client = Client(http.dispatcher.broker)
+    client = hs.Client(http.dispatcher.broker)
     client.create_topic(TOPIC, deletion_grace_us=GRACE_US, summary_headers="number")
     with client.producer(TOPIC, linger_ms=0, batch_count=10) as producer:
         for number in range(COUNT):
@@ -41,7 +40,7 @@ def log(http: Http) -> Iterator[Client]:
     client.delete_topic(TOPIC)
 
 
-def test_a_message_is_marked_only_by_name_and_restored_while_it_is_there(page: Page, log: Client, axe: str) -> None:
+def test_a_message_is_marked_only_by_name_and_restored_while_it_is_there(page: Page, log: hs.Client, axe: str) -> None:
     go(page, f"#/messages/{TOPIC}?partition=1&offset=3")
     page.get_by_role("button", name="Set state").click()
     dialog = page.locator("dialog")
@@ -62,7 +61,7 @@ def test_a_message_is_marked_only_by_name_and_restored_while_it_is_there(page: P
     assert log.states(TOPIC, 1) == []
 
 
-def test_a_legal_hold_is_shown_and_takes_what_it_refuses_away(page: Page, log: Client, axe: str) -> None:
+def test_a_legal_hold_is_shown_and_takes_what_it_refuses_away(page: Page, log: hs.Client, axe: str) -> None:
     log.update_topic(TOPIC, legal_hold=True)
     go(page, "#/topics")
     page.get_by_role("row", name=TOPIC).get_by_text("legal hold").wait_for()
@@ -80,7 +79,7 @@ def test_a_legal_hold_is_shown_and_takes_what_it_refuses_away(page: Page, log: C
     assert not log.topic(TOPIC).legal_hold
 
 
-def test_options_that_remove_messages_ask_for_the_name_and_others_do_not(page: Page, log: Client) -> None:
+def test_options_that_remove_messages_ask_for_the_name_and_others_do_not(page: Page, log: hs.Client) -> None:
     go(page, f"#/topics/{TOPIC}")
     page.get_by_role("button", name="Options").click()
     dialog, change = page.locator("dialog"), page.locator("dialog").get_by_role("button", name="Change")
@@ -95,12 +94,12 @@ def test_options_that_remove_messages_ask_for_the_name_and_others_do_not(page: P
     assert (topic.summary_headers, topic.deletion_grace_us) == ("number,source", 3_600_000_000)
 
 
-def test_a_search_by_filter_says_how_far_it_came_and_what_it_skipped(page: Page, log: Client) -> None:
+def test_a_search_by_filter_says_how_far_it_came_and_what_it_skipped(page: Page, log: hs.Client) -> None:
     def skipped() -> int:
         segments = log.explain_filter("number = 75", TOPIC).segments
         return 0 if segments is None else segments.skipped_count
 
-    wait_for(lambda: skipped() >= 2)
+    wait_until(lambda: skipped() >= 2)
     go(page, f"#/messages/{TOPIC}?partition=1")
     page.get_by_label("Search for").select_option("where")
     page.get_by_label("Search payloads, keys and headers").fill("number = 75")
@@ -112,7 +111,7 @@ def test_a_search_by_filter_says_how_far_it_came_and_what_it_skipped(page: Page,
     assert "skipped because of their summaries" in status.inner_text()
 
 
-def test_a_paused_group_says_why_and_for_how_long_and_is_resumed(page: Page, log: Client, axe: str) -> None:
+def test_a_paused_group_says_why_and_for_how_long_and_is_resumed(page: Page, log: hs.Client, axe: str) -> None:
     careful = hs.Retry(5, delay="0s", max_delay="0s", pause="1h", pause_share=0.5, pause_attempts=4)
     with log.consumer(TOPIC, group="billing", on_error=careful, dead_letter="shop/parcels.dead", timeout_ms=0) as consumer:
         for message in consumer.poll(6):

@@ -11,15 +11,13 @@ import pytest
 import headstream as hs
 from headstream.cli.shared.checkpoints import explain_by
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import Message
 from headstream.core.model.topology import NewTopic
 from headstream.errors import StorageError
 from headstream.replicate.codec import ColumnMetadata, data_message, metadata_message
-from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.run.report import PipelineReport
 from headstream.replicate.run.status import note_status
 from headstream.server.http.pipeline_reports import PipelineReports
-from tests.behaviour.console.conftest import find_violations, go, log_in, opened_page, send
+from tests.behaviour.console.conftest import find_violations, go, log_in, opened_page, refuse_merges_of_tools, send
 from tests.support.replicate.pipeline_work import Work
 from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table
 from tests.support.server.http_servers import Http, serving
@@ -33,14 +31,7 @@ CDC = TopicName.parse("cdc/data")
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
     """A pipeline with a table of two versions, one that fails, a message without schema and one that is no message."""
-    original = DeltaLakeEngine.merge
-
-    def merge(self: DeltaLakeEngine, *arguments: Any, **options: Any) -> Any:
-        if self.path.name == "tools":
-            raise StorageError("no space left", where="the volume of tools")
-        return original(self, *arguments, **options)
-
-    monkeypatch.setattr(DeltaLakeEngine, "merge", merge)
+    refuse_merges_of_tools(monkeypatch)
     made = Work(tmp_path, max_dead_rate=1.0)
     kit = make_table(schema_id="1" * 32)
     added = ColumnMetadata("note", len(COLUMNS) + 1, "WSTRING", length=40)
@@ -135,7 +126,7 @@ def test_a_server_without_pipelines_tells_how_to_register_one(browser: Browser) 
 def test_messages_of_replicate_are_decoded_by_the_schemas_that_a_pipeline_knows(page: Page, pipelines: Http, axe: str) -> None:
     pipelines.dispatcher.broker.topics.create(NewTopic(CDC, 1, hs.Limits.WIDE))
     payloads = (data_message(make_table(schema_id=digit * 32), make_change(number)) for digit, number in (("1", 7), ("5", 8)))
-    send(pipelines, CDC, 1, *(Message(payload=payload) for payload in payloads))
+    send(pipelines, CDC, 1, *(hs.Message(payload=payload) for payload in payloads))
     go(page, "#/messages/cdc/data?partition=1&offset=0")
     detail = page.get_by_label("Message at offset 0")
     decoded = detail.get_by_role("group", name="Decoded message")

@@ -11,7 +11,6 @@ import pytest
 import headstream as hs
 from headstream.cli.shared.schemas import open_schemas
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import Message
 from headstream.core.model.topology import NewTopic
 from headstream.server.http.pipeline_reports import PipelineReports
 from tests.behaviour.console.conftest import find_violations, go, log_in, send
@@ -44,12 +43,12 @@ def _fill(http: Http) -> None:
         http,
         VALUES,
         1,
-        Message(payload=b"\0\0\0\0\x07\x54" + bytes([2 * len(text)]) + text),
-        Message(payload=b"\0\0\0\0\x08\x54"),
-        Message(payload=b"{}", key=b"\xff\xfe\0key", headers=hs.Headers({name: one for name, (one, _) in NUMBERS.items()})),
-        Message(payload=b'{"a": NaN}', key=b"one\n  two" + b"k" * 600, headers=hs.Headers({"long": "L" * 9000})),
-        Message(payload=bytes(LARGE_BYTES)),
-        Message(payload=b"\x54\2x", headers=hs.Headers({"__value_schema_id": hs.raw(b"\0\0\0\0\x07")})),
+        hs.Message(payload=b"\0\0\0\0\x07\x54" + bytes([2 * len(text)]) + text),
+        hs.Message(payload=b"\0\0\0\0\x08\x54"),
+        hs.Message(payload=b"{}", key=b"\xff\xfe\0key", headers=hs.Headers({name: one for name, (one, _) in NUMBERS.items()})),
+        hs.Message(payload=b'{"a": NaN}', key=b"one\n  two" + b"k" * 600, headers=hs.Headers({"long": "L" * 9000})),
+        hs.Message(payload=bytes(LARGE_BYTES)),
+        hs.Message(payload=b"\x54\2x", headers=hs.Headers({"__value_schema_id": hs.raw(b"\0\0\0\0\x07")})),
     )
 
 

@@ -12,8 +12,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import headstream as hs
 from headstream.core.codec.binary import decode_polled, encode_sent
 from headstream.core.codec.kafka import decode_record, encode_record
-from headstream.core.model.message import Message
-from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.wire.commands.messages import PollMessages, SendMessages
 from headstream.core.wire.commands.offsets import ConsumerRef
@@ -65,8 +63,8 @@ def test_typed_headers_of_todays_client_reach_older_and_kafka_clients_and_come_b
         with hs.connect(f"headstream://iggy:iggy@{listener.running.address}") as log:
             for stream in ("older", "kafka"):
                 log.create_topic(f"{stream}/eu", partitions=1)
-        messages = [Message(payload=b"typed", headers=hs.Headers(list(KINDS.items())))]
-        older.ask(SendMessages("older", "eu", Partitioning.partition(1), encode_sent(messages)))
+        messages = [hs.Message(payload=b"typed", headers=hs.Headers(list(KINDS.items())))]
+        older.ask(SendMessages("older", "eu", hs.Partitioning.partition(1), encode_sent(messages)))
         record = encode_record(messages[0])
         producer = Producer(listener.confluent())
         producer.produce("kafka.eu", value=record.value, headers=list(record.headers), partition=0)

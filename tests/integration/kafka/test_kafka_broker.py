@@ -7,13 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from headstream.errors import AlreadyExistsError, ClosedError, EnvironmentSetupError, InvalidInputError
 from headstream.testing import KafkaBroker
+from tests.support.waiting import wait_until
 
 _STARTER = """
 import sys, time
@@ -73,9 +73,6 @@ def test_kafka_broker_leaves_nothing_behind_when_its_starter_is_ended(ending: si
     host, _, port = address.partition(":")
     os.kill(starter.pid, ending)
     starter.communicate(timeout=180)
-    end = time.monotonic() + 120
-    while Path(directory).exists() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not Path(directory).exists()
+    wait_until(lambda: not Path(directory).exists())
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), timeout=5)

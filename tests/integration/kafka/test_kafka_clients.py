@@ -9,29 +9,27 @@ import pytest
 
 import headstream as hs
 from headstream.core.codec.kafka import decode_record, encode_record
-from headstream.core.model.headers import Headers
-from headstream.core.model.message import Message
 from headstream.testing import KafkaBroker
 
 _MESSAGES = [
-    Message(
+    hs.Message(
         payload=b"paid",
         key=b"42",
-        headers=Headers(
+        headers=hs.Headers(
             [("attempt", hs.uint8(3)), ("source", "web"), ("source", "app"), ("big", hs.uint128(2**128 - 1)), ("n", None)]
         ),
         topic="shop/orders",
         id=7,
         timestamp=1_700_000_000_123_456,
     ),
-    Message(
-        payload=None, key=b"42", headers=Headers({"reason": "forgotten"}), topic="shop/orders", timestamp=1_700_000_000_124_000
+    hs.Message(
+        payload=None, key=b"42", headers=hs.Headers({"reason": "forgotten"}), topic="shop/orders", timestamp=1_700_000_000_124_000
     ),
-    Message(payload=b"", topic="shop/orders", timestamp=1_700_000_000_125_000),
+    hs.Message(payload=b"", topic="shop/orders", timestamp=1_700_000_000_125_000),
 ]
 
 
-def _compare(received: list[Message]) -> None:
+def _compare(received: list[hs.Message]) -> None:
     assert [(message.payload, message.key, message.headers) for message in received] == [
         (message.payload, message.key, message.headers) for message in _MESSAGES
     ]
@@ -83,6 +81,6 @@ def test_messages_pass_through_aiokafka_when_their_headers_are_typed(kafka_broke
     _compare([_renamed(decode_record(record), topic) for record in asyncio.run(pass_through())])
 
 
-def _renamed(message: Message, topic: str) -> Message:
+def _renamed(message: hs.Message, topic: str) -> hs.Message:
     assert message.topic == topic.replace(".", "/", 1)
-    return Message(**{name: getattr(message, name) for name in message.__slots__} | {"topic": "shop/orders"})
+    return hs.Message(**{name: getattr(message, name) for name in message.__slots__} | {"topic": "shop/orders"})

@@ -14,7 +14,6 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 import headstream as hs
-from headstream.errors import JavaError
 from headstream.testing.kafka_broker import KafkaBroker
 from headstream.testing.kafka_cluster import KafkaCluster
 
@@ -27,7 +26,7 @@ def cluster() -> Iterator[KafkaCluster]:
     made = KafkaCluster(start_seconds=400)
     try:
         made.start()
-    except JavaError as error:
+    except hs.JavaError as error:
         pytest.skip(str(error))
     yield made
     made.stop()

@@ -13,8 +13,9 @@ from headstream.core.model.topology import Limits, NewTopic
 from headstream.server.kafka.apis import APIS, FETCH, PRODUCE
 from headstream.testing import KafkaBroker
 from tests.support.messages.kafka_records import Record, make_batch, make_records
-from tests.support.server.kafka_listeners import KafkaListener, kafka_listener, wait_until
+from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
 from tests.support.server.kafka_socket import KafkaSocket
+from tests.support.waiting import wait_until
 
 _KEYS = {api.name: key for key, api in APIS.items()}
 _FIRST, _END = -2, -1

@@ -21,10 +21,8 @@ from confluent_kafka.admin import NewTopic as KafkaNewTopic  # type: ignore[attr
 import headstream as hs
 from headstream.core.codec.kafka import decode_record, encode_record
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import MessageState
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.topology import Limits, NewTopic
-from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.server.kafka.handlers.compression import decompress
 from tests.support.server.certificates import write_certificate
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
@@ -202,7 +200,7 @@ def test_a_record_is_refused_when_it_has_a_reserved_header_or_its_topic_does_not
 
 def test_messages_that_are_not_available_are_passed_over_when_a_client_reads(listener: KafkaListener) -> None:
     _produce(listener, *({"value": b"%d" % n} for n in range(10)))
-    listener.broker.messages.set_state(_ORDERS, 1, [2, 3, 8, 9], MessageState.POISONED)
+    listener.broker.messages.set_state(_ORDERS, 1, [2, 3, 8, 9], hs.MessageState.POISONED)
     consumer = Consumer(listener.confluent(group_id="reader", enable_partition_eof=True))
     consumer.assign([TopicPartition("shop.orders", 0, 0)])
     found: list[Message] = []
@@ -358,8 +356,8 @@ def test_a_client_reads_and_sends_over_tls_when_the_listener_has_a_certificate(t
 def test_a_user_sees_and_does_what_it_has_a_right_to_when_it_is_not_root(listener: KafkaListener) -> None:
     listener.broker.topics.create(NewTopic(TopicName("bank", "accounts"), 1, Limits.WIDE))
     orders = listener.running.server.dispatcher.lookup.topic("shop", "orders")
-    reading = TopicPermissions(poll_messages=True)
-    granted = Permissions(streams={orders.stream.id: StreamPermissions(topics={orders.topic.id: reading})})
+    reading = hs.TopicPermissions(poll_messages=True)
+    granted = hs.Permissions(streams={orders.stream.id: hs.StreamPermissions(topics={orders.topic.id: reading})})
     listener.running.server.dispatcher.users.create("reader", "secret", is_active=True, permissions=granted, now_us=1)
     _produce(listener, {"value": b"paid"})
     as_reader: dict[str, Any] = {"user": "reader", "password": "secret"}

@@ -17,7 +17,8 @@ from headstream.server.config.kafka_settings import KafkaSettings
 from headstream.spark.sessions.java import find_java
 from headstream.testing import KafkaBroker
 from tests.support.kafka_tools import kafka_scripts, run_kafka_tool
-from tests.support.server.kafka_listeners import KafkaListener, kafka_listener, wait_until
+from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
+from tests.support.waiting import wait_until
 
 _TOOLS = "org.apache.kafka.tools"
 _RECORDS = 500
@@ -136,7 +137,7 @@ def test_the_example_of_the_documentation_works_as_written_on_a_fresh_server(tmp
     environ = os.environ | {"PATH": path, "IGGY_TCP_ADDRESS": "127.0.0.1:0", "IGGY_HTTP_ADDRESS": "127.0.0.1:0"}
     with kafka_scripts(tmp_path), subprocess.Popen(["sh", "-c", f"exec {server}"], env=environ) as running:
         try:
-            wait_until(lambda: _is_listening(address), 60)
+            wait_until(lambda: _is_listening(address))
             for command in commands[:-1]:
                 subprocess.run(command, shell=True, env=environ, check=True, timeout=120)
             with subprocess.Popen(

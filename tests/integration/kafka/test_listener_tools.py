@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import threading
 import urllib.request
@@ -21,8 +20,9 @@ from headstream.server.config.kafka_settings import KafkaSettings
 from headstream.spark.sessions.java import find_java
 from headstream.testing import KafkaBroker
 from tests.support.kafka_tools import CONNECT, STREAMS, kafka_program, run_kafka_tool
-from tests.support.server.kafka_listeners import KafkaListener, kafka_listener, wait_until
-from tests.support.server.server_process import ServerProcess
+from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
+from tests.support.server.server_process import ServerProcess, free_port
+from tests.support.waiting import wait_until
 
 _LINES = ["a rose is", "a rose is", "a rose"]
 _CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
@@ -39,12 +39,6 @@ def listener(tmp_path: Path) -> Iterator[KafkaListener]:
         yield running
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def _properties(path: Path, **values: object) -> str:
     path.write_text("".join(f"{name.replace('_', '.')}={value}\n" for name, value in values.items()))
     return str(path)
@@ -55,7 +49,7 @@ def _while_it_runs(process: subprocess.Popen[bytes], output: Path, is_true: Call
         assert process.poll() is None, output.read_text()
         return is_true()
 
-    wait_until(check, timeout_s)
+    wait_until(check, timeout_s=timeout_s)
 
 
 def _read_all(bootstrap_servers: str, topic: str, count: int) -> list[tuple[bytes | None, bytes | None]]:
@@ -68,7 +62,7 @@ def _read_all(bootstrap_servers: str, topic: str, count: int) -> list[tuple[byte
         return len(found) >= count
 
     try:
-        wait_until(has_all, 60)
+        wait_until(has_all)
     finally:
         consumer.close()
     return found
@@ -123,7 +117,7 @@ def _worker(listener: KafkaListener, **more: object) -> dict[str, object]:
         "key.converter": _CONVERTER,
         "value.converter": _CONVERTER,
         "offset.flush.interval.ms": 500,
-        "listeners": f"http://127.0.0.1:{_free_port()}",
+        "listeners": f"http://127.0.0.1:{free_port()}",
         "plugin.discovery": "service_load",
     } | more
 
@@ -237,7 +231,7 @@ def test_mirror_maker_copies_topics_and_settings_when_the_listener_is_its_target
 def test_kafkas_verifiable_consumer_reads_what_was_acknowledged_when_the_server_is_killed_under_the_producer(
     tmp_path: Path,
 ) -> None:
-    address, ran = f"127.0.0.1:{_free_port()}", list[list[dict[str, str]]]()
+    address, ran = f"127.0.0.1:{free_port()}", list[list[dict[str, str]]]()
     server = ServerProcess(tmp_path / "log", "--kafka", address, "--kafka-user", "iggy")
     run_kafka_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address, "--create", "--topic", "verified")
 

@@ -12,8 +12,6 @@ import pyspark
 import pytest
 
 import headstream as hs
-from headstream.core.model.headers import Headers
-from headstream.core.model.message import Message
 from headstream.testing import KafkaBroker
 from tests.integration.kafka import spark_elsewhere
 from tests.integration.kafka.test_spark_over_kafka import send
@@ -26,8 +24,8 @@ def test_a_job_runs_the_same_when_spark_is_elsewhere(kafka_broker: KafkaBroker, 
     topic = f"elsewhere/{kind}"
     for name in (topic, f"{topic}-copy"):
         kafka_broker.create_topic(name.replace("/", "."))
-    headers = [Headers({"attempt": hs.uint8(number), "source": "web"}) for number in range(3)]
-    send(kafka_broker, topic.replace("/", "."), [Message(payload=b"p", headers=each) for each in headers])
+    headers = [hs.Headers({"attempt": hs.uint8(number), "source": "web"}) for number in range(3)]
+    send(kafka_broker, topic.replace("/", "."), [hs.Message(payload=b"p", headers=each) for each in headers])
     url = (tmp_path / "log").as_uri()
     with hs.connect(url) as log:
         for name in (topic, f"{topic}-batch", f"{topic}-stream"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,27 +11,26 @@ import pytest
 import headstream as hs
 from headstream.core.codec.kafka import decode_record, encode_record
 from headstream.core.model.constructors import bool_
-from headstream.core.model.headers import Headers
-from headstream.core.model.message import Message
 from headstream.errors import InvalidOptionError, LogError
 from headstream.spark.kafka.options import _HANDED_ON, _SINK
 from headstream.spark.kafka.reading import _column
 from headstream.spark.kafka.writing import prepare_rows
 from headstream.testing import KafkaBroker
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_TYPED = Headers([("attempt", hs.uint8(3)), ("source", "web"), ("source", "app"), ("total", 12.5), ("trace", b"\x01")])
+_TYPED = hs.Headers([("attempt", hs.uint8(3)), ("source", "web"), ("source", "app"), ("total", 12.5), ("trace", b"\x01")])
 _MESSAGES = [
-    Message(payload=b"paid", key=b"42", headers=_TYPED, id=7, timestamp=1_700_000_000_123_456),
-    Message(payload=None, key=b"42", headers=Headers({"why": "asked"}), timestamp=1_700_000_000_124_000),
-    Message(payload=b"bad", state=hs.MessageState.POISONED, timestamp=1_700_000_000_125_000),
-    Message(payload=b"", timestamp=1_700_000_000_126_000),
+    hs.Message(payload=b"paid", key=b"42", headers=_TYPED, id=7, timestamp=1_700_000_000_123_456),
+    hs.Message(payload=None, key=b"42", headers=hs.Headers({"why": "asked"}), timestamp=1_700_000_000_124_000),
+    hs.Message(payload=b"bad", state=hs.MessageState.POISONED, timestamp=1_700_000_000_125_000),
+    hs.Message(payload=b"", timestamp=1_700_000_000_126_000),
 ]
 
 
-def send(broker: KafkaBroker, topic: str, messages: list[Message]) -> None:
+def send(broker: KafkaBroker, topic: str, messages: list[hs.Message]) -> None:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -41,7 +39,7 @@ def send(broker: KafkaBroker, topic: str, messages: list[Message]) -> None:
     assert producer.flush(30) == 0
 
 
-def receive(broker: KafkaBroker, topic: str, count: int) -> list[Message]:
+def receive(broker: KafkaBroker, topic: str, count: int) -> list[hs.Message]:
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "check"})
@@ -257,7 +255,7 @@ def test_write_refuses_by_name_what_it_cannot_write_before_anything_runs(spark: 
         writer.save(kafka_broker.url)
 
 
-def _write_both(spark: SparkSession, rows: str, columns: str, broker: KafkaBroker, url: str, topic: str) -> list[Headers]:
+def _write_both(spark: SparkSession, rows: str, columns: str, broker: KafkaBroker, url: str, topic: str) -> list[hs.Headers]:
     """Write rows to Kafka and to a log; return the headers of the one message there, and here."""
     broker.create_topic(topic.replace("/", "."))
     for target in (broker.url, url):
@@ -331,16 +329,14 @@ def test_stream_is_refused_when_a_topic_was_deleted_and_made_again(
 
     topic = "shop.again"
     kafka_broker.create_topic(topic)
-    send(kafka_broker, topic, [Message(payload=b"old %d" % number) for number in range(10)])
+    send(kafka_broker, topic, [hs.Message(payload=b"old %d" % number) for number in range(10)])
     assert len(_copy(spark, kafka_broker.url, topic, tmp_path / "c")) == 10
     assert _copy(spark, kafka_broker.url, topic, tmp_path / "c") == []
     admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap_servers})
     admin.delete_topics([topic])[topic].result(30)
-    deadline = time.monotonic() + 30
-    while topic in admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics)
     kafka_broker.create_topic(topic)
-    send(kafka_broker, topic, [Message(payload=b"new %d" % number) for number in range(20)])
+    send(kafka_broker, topic, [hs.Message(payload=b"new %d" % number) for number in range(20)])
     with pytest.raises(LogError, match=r"topic shop\.again was deleted and recreated"):
         _copy(spark, kafka_broker.url, topic, tmp_path / "c")
     assert len(_copy(spark, kafka_broker.url, topic, tmp_path / "another")) == 20
@@ -351,14 +347,14 @@ def test_stream_names_a_topic_that_is_left_out_and_one_that_comes_back(
 ) -> None:
     for topic in ("shop.kept", "shop.dropped"):
         kafka_broker.create_topic(topic)
-        send(kafka_broker, topic, [Message(payload=topic.encode())])
+        send(kafka_broker, topic, [hs.Message(payload=topic.encode())])
     both = "shop.kept,shop.dropped"
     assert sorted(_copy(spark, kafka_broker.url, both, tmp_path / "c")) == [b"shop.dropped", b"shop.kept"]
     assert caplog.messages == []
-    send(kafka_broker, "shop.kept", [Message(payload=b"more")])
+    send(kafka_broker, "shop.kept", [hs.Message(payload=b"more")])
     assert _copy(spark, kafka_broker.url, "shop.kept", tmp_path / "c", failOnDataLoss="false") == [b"more"]
     assert ["topic shop.dropped is no longer read" in text for text in caplog.messages] == [True]
     caplog.clear()
-    send(kafka_broker, "shop.kept", [Message(payload=b"more")])
+    send(kafka_broker, "shop.kept", [hs.Message(payload=b"more")])
     assert sorted(_copy(spark, kafka_broker.url, both, tmp_path / "c")) == [b"more", b"shop.dropped"]
     assert ["topic shop.dropped is read again" in text for text in caplog.messages] == [True]

@@ -19,6 +19,7 @@ from headstream.replicate.run import pipeline
 from headstream.replicate.run.processor import Processor
 from headstream.testing import CaptureOptions, SourceDatabase
 from tests.integration.replicate.test_pipeline import DATA, PLAIN_TABLES, Run
+from tests.support.crashes import fail_with
 from tests.unit.replicate.inputs.test_collecting import UnreadableError
 
 pytestmark = pytest.mark.spark
@@ -103,14 +104,11 @@ def test_pipeline_names_what_to_do_when_spark_says_that_its_driver_lacks_memory(
 def test_pipeline_names_what_to_do_and_goes_on_when_the_text_of_sparks_error_cannot_be_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(frame: DataFrame, *, in_pieces: bool = False) -> pa.Table:
-        raise UnreadableError
-
     run = Run(spark, tmp_path)
     source = SourceDatabase(5, tables=PLAIN_TABLES, rows=20, transactions=40)
     run.send(source.capture(CaptureOptions()))
     with monkeypatch.context() as patched:
-        patched.setattr(pipeline, "collect", fail)
+        patched.setattr(pipeline, "collect", fail_with(UnreadableError()))
         with pytest.raises(ReplicateError, match="too little memory for a micro-batch") as caught:
             run.run()
     assert "Run again with the same checkpoint" in str(caught.value.advice)

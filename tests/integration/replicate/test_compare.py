@@ -26,7 +26,7 @@ from headstream.testing.source_tables import SourceTable
 from tests.integration.replicate.test_pipeline import DATA, Run
 from tests.support.replicate.debezium_messages import envelope, key_of
 from tests.support.replicate.source_rows import fill_postgres, run_sql
-from tests.support.server.kafka_listeners import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -153,7 +153,7 @@ def test_compare_reports_no_row_that_the_running_pipeline_applies_later(
             sent.append(text)
 
     try:
-        wait_until(lambda: "SHOP.order_lines" in (pipeline.status()["run"] or {}).get("tables", {}), 120)
+        wait_until(lambda: "SHOP.order_lines" in (pipeline.status()["run"] or {}).get("tables", {}))
         settings = CompareSettings(limit=50, connections=2, capture_lag_us=2_000_000, wait_us=120_000_000)
         (found,) = compare(run, postgres, [table], settings, send_when_it_waits).values()
     finally:

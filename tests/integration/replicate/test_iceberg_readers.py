@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -35,6 +34,7 @@ from tests.support.replicate.iceberg_readers import (
     as_compared,
 )
 from tests.support.replicate.iceberg_tables import delta_rows, iceberg_rows
+from tests.support.waiting import run_together
 
 pytestmark = pytest.mark.nightly
 WEEK_US = 7 * 86_400_000_000
@@ -197,13 +197,7 @@ def test_mirrors_that_commit_at_once_make_one_snapshot_of_a_version(rest: RestCa
     mirrors[0].sync()
     for number in range(1, 12):
         append(path, number)
-        threads = [
-            threading.Thread(target=mirror.sync) for mirror in mirrors[: 2 + number % 2]
-        ]  # the third one is stale at times
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_together(*(mirror.sync for mirror in mirrors[: 2 + number % 2]))  # the third one is stale at times
         assert iceberg_rows(catalogs[0].load_table((schema, "t"))) == delta_rows(path)
     versions = versions_of(catalogs[0], schema, "t")
     assert versions == sorted(set(versions), key=int)

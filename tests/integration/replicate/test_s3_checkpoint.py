@@ -33,7 +33,7 @@ from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table
 from tests.support.replicate.s3_server import S3Server, find_keys
 from tests.support.server.http_servers import serving
-from tests.support.server.served import wait_for
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(params=["directory", "store"])
@@ -187,7 +187,7 @@ def test_a_console_shows_the_pipeline_and_decodes_by_its_schemas(place: Place, t
         assert "unknown schema" in http.call("GET", path.format(1)).json["note"]
         work.send(metadata_message(later))
         work.checkpoint_store.save()
-        wait_for(lambda: "data" in http.call("GET", path.format(1)).json)
+        wait_until(lambda: "data" in http.call("GET", path.format(1)).json)
     work.close()
 
 

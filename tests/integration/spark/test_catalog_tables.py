@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import headstream as hs
-from headstream.errors import InvalidOptionError
 
 pytestmark = pytest.mark.spark
 
@@ -47,7 +46,7 @@ def test_table_of_a_catalog_is_refused_by_name_when_its_format_is_headstream(
     url = (tmp_path / "log").as_uri()
     with hs.connect(url) as log:
         log.create_topic("shop/t")
-    with pytest.raises(InvalidOptionError) as caught:
+    with pytest.raises(hs.InvalidOptionError) as caught:
         _MAKERS[what](spark, spark.sql(_ROWS), url)
     assert what in str(caught.value)
     assert "is not supported: a topic cannot be a table in a catalog" in str(caught.value)
@@ -69,7 +68,7 @@ _URLS: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize(("what", "url"), [*_URLS, ("FROM", "/var/lib/shop")])
 def test_url_in_a_tables_place_is_refused_with_a_view_as_advice(spark: SparkSession, what: str, url: str) -> None:
-    with pytest.raises(InvalidOptionError) as caught:
+    with pytest.raises(hs.InvalidOptionError) as caught:
         spark.sql(_SQL[what].format(url=url))
     assert f"{what} headstream.`...` is not supported" in str(caught.value)
     assert ("createOrReplaceTempView" in str(caught.value)) == url.startswith("kafka")
@@ -84,7 +83,7 @@ def test_tables_in_a_schema_called_headstream_are_read_and_their_errors_stay_spa
         assert spark.sql("SELECT * FROM headstream.`made`").collect()[0].one == 1
         with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND") as caught:
             spark.sql("INSERT INTO headstream.`missing` VALUES (1)")
-        assert not isinstance(caught.value, InvalidOptionError)
+        assert not isinstance(caught.value, hs.InvalidOptionError)
     finally:
         spark.sql("DROP SCHEMA headstream CASCADE")
 
@@ -97,7 +96,7 @@ def test_tables_of_other_formats_are_made_and_their_errors_stay_sparks_own(spark
         assert spark.table("other_one").count() == spark.table("other_two").count() == 1
         with pytest.raises(Exception, match="TABLE_OR_VIEW_ALREADY_EXISTS") as caught:
             spark.sql(f"CREATE TABLE other_one USING parquet COMMENT 'USING headstream' AS {_ROWS}")
-        assert not isinstance(caught.value, InvalidOptionError)
+        assert not isinstance(caught.value, hs.InvalidOptionError)
     finally:
         for name in ("other_one", "other_two"):
             spark.sql(f"DROP TABLE IF EXISTS {name}")

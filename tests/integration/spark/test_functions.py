@@ -11,8 +11,6 @@ from headstream.core.codec.binary import encode_polled, encode_sent
 from headstream.core.codec.json import encode_polled as encode_json
 from headstream.core.codec.kafka import encode_record
 from headstream.core.codec.kip82 import encode_set, from_message
-from headstream.core.model.headers import Headers
-from headstream.core.model.message import Message
 from headstream.errors import InvalidOptionError
 from headstream.spark import functions as hf
 from tests.support.spark_versions import needs_functions
@@ -21,13 +19,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = needs_functions
-_HEADERS = Headers([("attempt", hs.uint8(3)), ("source", "web"), ("source", "app"), ("it's", hs.int64(5))])
-_MESSAGE = Message(payload=b"paid", key=b"42", headers=Headers({"attempt": hs.int32(3)}), id=7, offset=4, timestamp=1_000)
+_HEADERS = hs.Headers([("attempt", hs.uint8(3)), ("source", "web"), ("source", "app"), ("it's", hs.int64(5))])
+_MESSAGE = hs.Message(payload=b"paid", key=b"42", headers=hs.Headers({"attempt": hs.int32(3)}), id=7, offset=4, timestamp=1_000)
 
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> DataFrame:
-    kafka = [(key, value) for key, value in encode_record(Message(payload=b"", headers=_HEADERS)).headers]
+    kafka = [(key, value) for key, value in encode_record(hs.Message(payload=b"", headers=_HEADERS)).headers]
     array = [(key, value.kind_name, value.data) for key, value in _HEADERS.items()]
     schema = (
         "kafka array<struct<key:string,value:binary>>, array array<struct<key:string,kind:string,value:binary>>, binary binary"

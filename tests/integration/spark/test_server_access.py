@@ -11,7 +11,6 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 import headstream as hs
-from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.testing.local_server import LocalServer
 from tests.support.server.certificates import write_certificate
 
@@ -26,14 +25,14 @@ PASSWORD = "kiwi-fruit-77"
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LocalServer]:
     """A server with a user who may read one topic, and nothing else."""
-    reads = TopicPermissions(read_topic=True, poll_messages=True)
+    reads = hs.TopicPermissions(read_topic=True, poll_messages=True)
     with LocalServer(tmp_path / "log") as running, hs.connect(running.url) as log:
         for topic in ("shop/orders", "shop/copy"):
             log.create_topic(topic)
         with log.producer("shop/orders") as producer:
             for number in range(10):
                 producer.send(b"%d" % number)
-        permissions = Permissions(streams={1: StreamPermissions(topics={1: reads})})
+        permissions = hs.Permissions(streams={1: hs.StreamPermissions(topics={1: reads})})
         assert log.server is not None
         log.server.create_user("reader", PASSWORD, permissions=permissions)
         yield running

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 import headstream as hs
 from headstream.spark.lag import LagListener, PartitionLag
 from tests.support.spark_versions import needs_spark_4_2
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,14 +32,6 @@ class Sink:
     @property
     def rows(self) -> list[tuple[str, int, int]]:
         return sorted(row for batch in self.batches for row in batch)
-
-
-@pytest.fixture
-def stopped(spark: SparkSession) -> Iterator[None]:
-    """Stop what a failing test leaves running."""
-    yield
-    for query in spark.streams.active:
-        query.stop()
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("stopped")]
@@ -70,13 +61,6 @@ def send(
                 for _ in range(count):
                     producer.send(b"x" * 100, partition=partition)
                 producer.flush()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 240
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert condition()
 
 
 @needs_spark_4_2

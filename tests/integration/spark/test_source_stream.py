@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,14 +33,6 @@ class Sink:
     @property
     def rows(self) -> list[tuple[int, int]]:
         return sorted(row for batch in self.batches for row in batch)
-
-
-@pytest.fixture
-def stopped(spark: SparkSession) -> Iterator[None]:
-    """Stop what a failing test leaves running."""
-    yield
-    for query in spark.streams.active:
-        query.stop()
 
 
 def stream(spark: SparkSession, url: str, sink: Sink, checkpoint: Path, options: dict[str, str]) -> DataStreamWriter:

@@ -11,7 +11,6 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 import headstream as hs
-from headstream.errors import HeadstreamError
 
 TOPICS = ["shop/orders", "shop/carts"]
 """The second one compacts."""
@@ -176,7 +175,7 @@ def look_through(log: hs.Client) -> Content | None:
                         assert message.offset is not None
                         found[topic, partition.number, message.offset] = message.key, message.payload, message.state
                     start = (messages[-1].offset or 0) + 1 if messages else partition.end_offset
-    except HeadstreamError:
+    except hs.HeadstreamError:
         return None
     return found
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from headstream.core.codec.binary import decode_polled
 from headstream.core.model.message import Message
+from headstream.log.catalog.records import TopicRecord
+from headstream.log.log import Log
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.segments.files import storage_error
 from headstream.log.segments.follower import PartitionFollower
@@ -27,6 +29,33 @@ def make_files(kind: str, root: Path) -> tuple[Files, str]:
 
 def open_partition(files: Files, directory: str, *, segment_bytes: int = 1 << 20, wide: bool = False) -> PartitionWriter:
     return PartitionWriter(directory, files, wide=wide, segment_bytes=segment_bytes)
+
+
+class Clock:
+    """A clock that says what it is told."""
+
+    def __init__(self, now_us: int = 0) -> None:
+        self.now_us = now_us
+
+    def __call__(self) -> int:
+        return self.now_us
+
+
+def open_log(root: Path | str, files: Files) -> Log:
+    """Return a log with small segments in a directory, or in memory, with this process as its writer."""
+    log = Log(str(root), files, is_memory=isinstance(files, MemoryFiles), segment_bytes=4096)
+    log.start_writing("6d2f1a52-7a3e-4a53-9d3c-9b5b7f0f6a10", 1)
+    return log
+
+
+def open_log_of(kind: str, root: Path) -> Log:
+    """Return a log in files of a kind, `os` or `memory`."""
+    return open_log(root, OsFiles()) if kind == "os" else open_log("memory", MemoryFiles())
+
+
+def topic_of(log: Log) -> TopicRecord:
+    """Return the topic shop/orders."""
+    return log.snapshot()["shop"].topics["orders"]
 
 
 def batch(*payloads: bytes) -> bytes:

@@ -28,7 +28,7 @@ from typing import IO, Any, Final, NamedTuple, cast
 import pytest
 
 from headstream.spark.sessions.java import find_java
-from tests.support.replicate.store_servers import free_port
+from tests.support.server.server_process import free_port
 
 __all__ = [
     "DuckReader",

@@ -30,6 +30,7 @@ from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.spark.sessions.jar_sets import NAMENODE
 from headstream.spark.sessions.jars import find
 from headstream.spark.sessions.java import find_java
+from tests.support.server.server_process import free_port
 
 _START_S = 180
 _INSTALLED = Path(__file__).parents[3] / ".cache" / "store-servers" / "bin"
@@ -196,12 +197,6 @@ def _find_program(name: str, install: str) -> str:
     if found is None:
         pytest.skip(f"no {name}: tools/install_nightly_tools.sh installs it, or {install}")
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def _accepts(port: int) -> bool:

@@ -19,7 +19,8 @@ import pytest
 from headstream.spark.sessions.jar_sets import NAMENODE, YARN
 from headstream.spark.sessions.jars import find
 from headstream.spark.sessions.java import find_java
-from tests.support.replicate.store_servers import HdfsServer, free_port
+from tests.support.replicate.store_servers import HdfsServer
+from tests.support.server.server_process import free_port
 
 _START_S = 90
 

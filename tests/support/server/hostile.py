@@ -28,12 +28,8 @@ from headstream.core.model.message import Message
 from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.wire.codes import EXTENSION_CONTEXT, Code
-from headstream.core.wire.commands.messages import PollMessages, SendMessages
+from headstream.core.wire.commands import messages, sessions, streams, system, topics
 from headstream.core.wire.commands.offsets import ConsumerRef
-from headstream.core.wire.commands.sessions import Login
-from headstream.core.wire.commands.streams import ListStreams
-from headstream.core.wire.commands.system import GetStats
-from headstream.core.wire.commands.topics import ListTopics
 from headstream.core.wire.extensions.epochs import CommitEpoch, StageBatch, StagedBatch
 from headstream.core.wire.extensions.messages import ListStates, SetState
 from headstream.core.wire.frames import encode_request, request_head
@@ -63,7 +59,7 @@ def connect(ports: Ports, *, is_logged_in: bool = True) -> TcpPeer:
     peer = TcpPeer((HOST, ports.tcp), _TIMEOUT_S)
     if is_logged_in:
         try:
-            peer.ask(Login("mallory", "mallory", "1.0.0", EXTENSION_CONTEXT))
+            peer.ask(sessions.Login("mallory", "mallory", "1.0.0", EXTENSION_CONTEXT))
         except BaseException:
             peer.close()
             raise
@@ -80,14 +76,14 @@ def ask(peer: TcpPeer, *commands: Command[Any]) -> None:
 def unauthenticated_clients(ports: Ports) -> None:
     """Send bytes at random, and requests without a login."""
     with connect(ports, is_logged_in=False) as peer:
-        ask(peer, GetStats(), ListStreams())
+        ask(peer, system.GetStats(), streams.ListStreams())
         peer.socket.sendall(_RANDOM.randbytes(_RANDOM.randrange(1, 4000)))
 
 
 def wrong_logins(ports: Ports) -> None:
     """Log in with wrong passwords, over TCP and HTTP."""
     with connect(ports, is_logged_in=False) as peer:
-        ask(peer, Login("iggy", f"wrong\r\n{_RANDOM.random()}"))
+        ask(peer, sessions.Login("iggy", f"wrong\r\n{_RANDOM.random()}"))
     with http_connection(ports) as connection:
         body = json.dumps({"username": "iggy", "password": "wrong"})
         connection.request("POST", "/users/login", body, {"content-type": "application/json"})
@@ -159,7 +155,7 @@ def half_bodies(ports: Ports) -> None:
 
 def slow_readers(ports: Ports) -> None:
     """Ask for a lot, and read nothing."""
-    poll = PollMessages(ConsumerRef(ConsumerKind.CONSUMER, 1), "mad", "big", 1, PollingKind.OFFSET, 0, 100, False)
+    poll = messages.PollMessages(ConsumerRef(ConsumerKind.CONSUMER, 1), "mad", "big", 1, PollingKind.OFFSET, 0, 100, False)
     with ExitStack() as stack:
         for _ in range(HELD):
             peer = stack.enter_context(connect(ports))
@@ -206,7 +202,7 @@ def surveys(ports: Ports) -> None:
     with ExitStack() as stack:
         peers = [stack.enter_context(connect(ports)) for _ in range(10)]
         for peer in peers:
-            for command in (GetStats(), ListStreams(), ListTopics("mad")):
+            for command in (system.GetStats(), streams.ListStreams(), topics.ListTopics("mad")):
                 peer.socket.sendall(encode_request(command.code, command.encode()))
         for peer in peers:
             for _ in range(3):
@@ -221,8 +217,8 @@ def mad_sends(ports: Ports) -> None:
     """Send to where there is no right to, and messages that are none."""
     sent = encode_sent([Message(payload=b"x")])
     with connect(ports) as peer:
-        ask(peer, SendMessages("shop", "orders", Partitioning.partition(1), sent))
-        junk = SendMessages("mad", "big", Partitioning.partition(1), memoryview(_RANDOM.randbytes(500)))
+        ask(peer, messages.SendMessages("shop", "orders", Partitioning.partition(1), sent))
+        junk = messages.SendMessages("mad", "big", Partitioning.partition(1), memoryview(_RANDOM.randbytes(500)))
         peer.exchange(encode_request(junk.code, junk.encode()))
 
 

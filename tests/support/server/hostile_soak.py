@@ -15,13 +15,7 @@ from pathlib import Path
 
 import headstream as hs
 from headstream.core.codec.binary import encode_sent
-from headstream.core.model.message import Message
-from headstream.core.model.partitioning import Partitioning
-from headstream.core.wire.commands.messages import SendMessages
-from headstream.core.wire.commands.permissions import Permissions, StreamPermissions
-from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
-from headstream.core.wire.commands.users import CreateUser, UserStatus
+from headstream.core.wire.commands import messages, permissions, streams, topics, users
 from tests.support.server.hostile import BIG_BYTES
 from tests.support.server.peers import TcpPeer
 from tests.support.server.server_process import ServerProcess
@@ -123,20 +117,20 @@ def prepare(server: ServerProcess, partitions: int) -> None:
     with TcpPeer(server.tcp) as root:
         root.login()
         for stream in ("shop", "mad"):
-            root.ask(CreateStream(0, stream))
+            root.ask(streams.CreateStream(0, stream))
         root.ask(make_topic("shop", 1, "orders"))
         root.ask(make_topic("mad", 1, "big"))
         for number in range(0, partitions, _PARTITIONS_A_TOPIC):
             root.ask(make_topic("mad", min(_PARTITIONS_A_TOPIC, partitions - number), f"wide-{number}"))
-        rights = Permissions(streams={2: StreamPermissions(True, True, True, True, True, True)})
-        root.ask(CreateUser("mallory", "mallory", UserStatus.ACTIVE, rights))
-        sent = encode_sent([Message(payload=bytes(BIG_BYTES))])
+        rights = permissions.Permissions(streams={2: permissions.StreamPermissions(True, True, True, True, True, True)})
+        root.ask(users.CreateUser("mallory", "mallory", users.UserStatus.ACTIVE, rights))
+        sent = encode_sent([hs.Message(payload=bytes(BIG_BYTES))])
         for _ in range(20):
-            root.ask(SendMessages("mad", "big", Partitioning.partition(1), sent))
+            root.ask(messages.SendMessages("mad", "big", hs.Partitioning.partition(1), sent))
 
 
-def make_topic(stream: str, partitions: int, name: str) -> CreateTopic:
-    return CreateTopic(stream, 0, partitions, Compression.NONE, NEVER, SERVER_DEFAULT, 0, name)
+def make_topic(stream: str, partitions: int, name: str) -> topics.CreateTopic:
+    return topics.CreateTopic(stream, 0, partitions, topics.Compression.NONE, topics.NEVER, topics.SERVER_DEFAULT, 0, name)
 
 
 class Good:

@@ -113,3 +113,10 @@ def serving(
         loop.close()
         workers.close()
         broker.close()
+
+
+def make_topic(http: Http) -> None:
+    """Make topic t of stream s, with one partition."""
+    settings = {"partitions_count": 1, "compression_algorithm": "none", "message_expiry": 0, "max_topic_size": 0}
+    assert http.call("POST", "/streams", {"name": "s"}).status == 200
+    assert http.call("POST", "/streams/s/topics", {"name": "t", **settings}).status == 200

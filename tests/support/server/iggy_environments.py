@@ -13,11 +13,10 @@ from typing import Any, Final
 
 import headstream as hs
 from headstream.core.model.constructors import bool_
-from headstream.core.model.header_values import HeaderValue
 
 ROOT = Path(__file__).parents[3]
 _SCENARIOS = ROOT / "tests" / "integration" / "iggy" / "scenarios_today.py"
-KINDS: Final[dict[str, HeaderValue]] = {
+KINDS: Final[dict[str, hs.HeaderValue]] = {
     "raw": hs.raw(b"\x00\xff"),
     "string": hs.string("tea"),
     "bool": bool_(True),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from headstream.broker.broker import Broker
 from headstream.server.network.addresses import Address
@@ -60,12 +57,3 @@ def kafka_listener(directory: Path | None = None, **given: Any) -> Iterator[Kafk
     config = config_of(kafka_address=_FREE, data=None if directory is None else str(directory), **given)
     with serving(config) as running:
         yield KafkaListener(running)
-
-
-def wait_until(is_true: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    """Return when something is true."""
-    until_s = time.monotonic() + timeout_s
-    while not is_true():
-        if time.monotonic() > until_s:
-            pytest.fail("it did not become true in time")
-        time.sleep(0.02)

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME, ServerSettings
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands import streams, topics
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.frames import encode_request
 from headstream.core.wire.records import Command
@@ -102,12 +102,10 @@ def serving(
         loop.close()
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait for what another thread is about to bring about."""
-    until = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.005)
+def make_topic(peer: TcpPeer) -> None:
+    """Make the topic shop/orders of one partition."""
+    peer.ask(streams.CreateStream(0, "shop"))
+    peer.ask(topics.CreateTopic("shop", 0, 1, topics.Compression.NONE, topics.NEVER, topics.SERVER_DEFAULT, 0, "orders"))
 
 
 @contextmanager

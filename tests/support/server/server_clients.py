@@ -16,12 +16,8 @@ from headstream.broker.settings import DEFAULT_PASSWORD, DEFAULT_USERNAME
 from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.wire.codes import EXTENSION_CONTEXT
-from headstream.core.wire.commands.messages import PollMessages
-from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.commands import messages, offsets, sessions, topics, users
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.core.wire.commands.sessions import Login, Logout, Ping
-from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic, DeleteTopic, ListTopics
-from headstream.core.wire.commands.users import UpdatePermissions
 from headstream.core.wire.extensions.messages import WaitMessages
 from headstream.core.wire.frames import encode_request
 from headstream.core.wire.records import Command
@@ -30,7 +26,7 @@ from tests.support.server.server_history import BRIEF, KEPT, PARTITIONS, STREAM,
 
 LIMITED = ("limited", "secret")
 ROOT = (DEFAULT_USERNAME, DEFAULT_PASSWORD)
-CONSUMER: Final = ConsumerRef(ConsumerKind.CONSUMER, 1)
+CONSUMER: Final = offsets.ConsumerRef(ConsumerKind.CONSUMER, 1)
 _LONG_MS: Final = 600_000
 _MANY: Final = 100
 _SMALL_BYTES: Final = 8 << 10
@@ -38,9 +34,9 @@ _RESET: Final = struct.pack("ii", 1, 0)
 _HEAD: Final = struct.Struct("<II")
 
 
-def create_brief() -> CreateTopic:
+def create_brief() -> topics.CreateTopic:
     """Return the command that makes the topic that is deleted again."""
-    return CreateTopic(STREAM, 0, PARTITIONS, Compression.NONE, NEVER, SERVER_DEFAULT, 0, BRIEF)
+    return topics.CreateTopic(STREAM, 0, PARTITIONS, topics.Compression.NONE, topics.NEVER, topics.SERVER_DEFAULT, 0, BRIEF)
 
 
 @dataclass(eq=False)
@@ -98,20 +94,20 @@ class Client:
         """Be somebody, who may be allowed more or less."""
         self._user = self.chance.choice([ROOT, ROOT, LIMITED])
         self._is_extended = self.chance.random() < 0.7
-        self.ask(Login(*self._user, "0.6.210", EXTENSION_CONTEXT if self._is_extended else ""), expect(0))
+        self.ask(sessions.Login(*self._user, "0.6.210", EXTENSION_CONTEXT if self._is_extended else ""), expect(0))
 
     def log_out(self) -> None:
         """Be nobody."""
-        self.ask(Logout(), expect(self._right()))
+        self.ask(sessions.Logout(), expect(self._right()))
         self._user = None
 
     def ping(self) -> None:
         """Say that it is alive."""
-        self.ask(Ping(), expect(0))
+        self.ask(sessions.Ping(), expect(0))
 
     def list_topics(self) -> None:
         """Ask for what a worker answers."""
-        self.ask(ListTopics(STREAM), expect(self._right()))
+        self.ask(topics.ListTopics(STREAM), expect(self._right()))
 
     def send(self, size: int = 0) -> None:
         """Send messages; a few small ones, or so many bytes."""
@@ -135,7 +131,7 @@ class Client:
         offset = 0 if count > _MANY else offset
         count = count or self.chance.choice([1, 1, 2, 10])
         self._nexts[topic, partition] = offset + count
-        command = PollMessages(CONSUMER, STREAM, topic, partition, PollingKind.OFFSET, offset, count, False)
+        command = messages.PollMessages(CONSUMER, STREAM, topic, partition, PollingKind.OFFSET, offset, count, False)
         self.ask(command, self.history.expect_polled(topic, partition, offset, count, self._statuses()))
 
     def wait(self) -> None:
@@ -318,7 +314,7 @@ class Administrator(Client):
 
     def log_in(self) -> None:
         self._user, self._is_extended = ROOT, True
-        self.ask(Login(*ROOT, "0.6.210", EXTENSION_CONTEXT), expect(0))
+        self.ask(sessions.Login(*ROOT, "0.6.210", EXTENSION_CONTEXT), expect(0))
 
     def act(self) -> None:
         chance = self.chance
@@ -341,7 +337,7 @@ class Administrator(Client):
         permissions = Permissions(
             GlobalPermissions(read_topics=True, read_streams=True, poll_messages=not right, send_messages=not right)
         )
-        self._then(UpdatePermissions(LIMITED[0], permissions), allowed.settle)
+        self._then(users.UpdatePermissions(LIMITED[0], permissions), allowed.settle)
 
     def _change_topic(self) -> None:
         versions = self.history.versions[BRIEF]
@@ -352,7 +348,7 @@ class Administrator(Client):
             self._then(create_brief(), versions.settle)
         else:
             versions.begin(None)
-            self._then(DeleteTopic(STREAM, BRIEF), versions.settle)
+            self._then(topics.DeleteTopic(STREAM, BRIEF), versions.settle)
 
     def settle(self) -> None:
         """Have the topic there in the end."""

@@ -10,7 +10,8 @@ from headstream.broker.broker import Broker
 from headstream.broker.commands.dispatch import Dispatcher
 from headstream.broker.commands.table import make_dispatcher
 from headstream.broker.settings import ServerSettings
-from headstream.core.wire.commands.permissions import Permissions
+from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.users import CreateUser, UserDetails, UserStatus
 from headstream.core.wire.records import Command
@@ -81,9 +82,23 @@ class Server:
     def root(self) -> Peer:
         return self.connect().log_in()
 
+    def ours(self, name: str = "iggy") -> Peer:
+        """Return a client of a user that sends Headstream's own commands as well."""
+        peer = self.connect()
+        peer.ask(Login(name, "iggy" if name == "iggy" else name * 2, "1.0.0", EXTENSION_CONTEXT))
+        return peer
+
     def add_user(self, name: str, permissions: Permissions | None = None, status: UserStatus = UserStatus.ACTIVE) -> UserDetails:
         """Make a user whose password is its name twice."""
         return self.root().ask(CreateUser(name, name * 2, status, permissions))
+
+    def users_of_two_topics(self) -> dict[str, Peer]:
+        """Return clients of new users: `nobody` may send to topic 1, `reader` poll it, `worker` poll it and send to topic 2."""
+        polls, sends = TopicPermissions(poll_messages=True), TopicPermissions(send_messages=True)
+        rights = {"nobody": {1: sends}, "reader": {1: polls}, "worker": {1: polls, 2: sends}}
+        for name, topics in rights.items():
+            self.add_user(name, Permissions(streams={1: StreamPermissions(topics=topics)}))
+        return {name: self.ours(name) for name in rights}
 
     def connect_as(self, name: str, permissions: Permissions | None = None) -> Peer:
         """Return a client of a new user."""

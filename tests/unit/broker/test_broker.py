@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from headstream.broker.broker import Broker
 from headstream.log.opening import open_memory
-from tests.unit.broker.test_topics import broker
-
-__all__ = ["broker"]  # fixtures
 
 
 def test_identity_is_made_at_the_first_write_of_the_entropy_given(broker: Broker) -> None:

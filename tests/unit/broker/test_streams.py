@@ -8,9 +8,6 @@ from headstream.broker.broker import Broker
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import InvalidInputError, TopicNotFoundError
-from tests.unit.broker.test_topics import broker
-
-__all__ = ["broker"]  # fixtures
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a/b", "x" * 256, "a\0"])

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from headstream.broker.broker import Broker
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import AlreadyExistsError, InvalidOptionError, StreamNotFoundError, TopicNotFoundError
-from headstream.log.opening import open_memory
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    broker = Broker(open_memory(), clock_us=lambda: 7, entropy=bytes)
-    yield broker
-    broker.close()
 
 
 def test_create_topic_makes_its_stream_too(broker: Broker) -> None:

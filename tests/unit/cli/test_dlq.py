@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 import headstream as hs
-from headstream.cli.main import cli
 from headstream.client.dead_letters.redriving import Redrive
 from headstream.testing.local_server import LocalServer
+from tests.support.cli_inputs import invoke
 
 TOPIC, DEAD = "shop/orders", "shop/dead"
 
@@ -40,14 +39,8 @@ def fill(url: str) -> None:
         log.send(DEAD, b"no letter")
 
 
-def run(*arguments: str, url: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(cli, ["dlq", *arguments, "--url", url])
-    assert result.exit_code == code, result.output
-    return result
-
-
 def rows(*arguments: str, url: str) -> Any:
-    return json.loads(run(*arguments, "--output", "json", url=url).stdout)
+    return json.loads(invoke("dlq", *arguments, "--output", "json", url=url).stdout)
 
 
 def test_list_and_show_tell_a_letters_story(url: str) -> None:
@@ -61,8 +54,8 @@ def test_list_and_show_tell_a_letters_story(url: str) -> None:
     assert (shown["group"], shown["attempts"], shown["state"]) == ("billing", 1, "available")
     assert shown["first_error"] == "ValueError: no"
     assert shown["first_failed_us"] <= shown["last_failed_us"]
-    run("show", DEAD, "1", "17", url=url, code=1)
-    assert "shop/orders/2/3" in run("list", DEAD, url=url).stdout
+    invoke("dlq", "show", DEAD, "1", "17", url=url, code=1)
+    assert "shop/orders/2/3" in invoke("dlq", "list", DEAD, url=url).stdout
 
 
 def test_reasons_count_letters_by_origin_group_and_error(url: str) -> None:
@@ -140,7 +133,7 @@ def test_an_interrupted_redrive_is_finished_by_the_next_one(url: str, step: str,
 def test_discard_marks_letters_after_a_confirmation(url: str) -> None:
     rejected = ("--where", "hs.reason_code = 'rejected'")
     assert rows("discard", DEAD, *rejected, "--dry-run", url=url)["discarded"] == 0
-    run("discard", DEAD, *rejected, url=url, code=2)
+    invoke("dlq", "discard", DEAD, *rejected, url=url, code=2)
     assert rows("discard", DEAD, *rejected, "--yes", url=url)["discarded"] == 1
     assert len(rows("list", DEAD, url=url)) == 3
     with hs.connect(url) as log:
@@ -149,4 +142,4 @@ def test_discard_marks_letters_after_a_confirmation(url: str) -> None:
 
 def test_redrive_refuses_a_malformed_rate(url: str) -> None:
     for rate in ("fast", "0/s", "5"):
-        run("redrive", DEAD, "--rate", rate, url=url, code=2)
+        invoke("dlq", "redrive", DEAD, "--rate", rate, url=url, code=2)

@@ -15,6 +15,7 @@ from headstream.errors import StorageError
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC, PARKED_TOPIC
+from tests.support.crashes import fail_with
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table
 
@@ -91,11 +92,8 @@ def test_discarded_letters_are_marked_for_deletion_and_not_redriven_also_after_a
     asked = run(work, "discard", "--where", "hs.origin.offset IN (0, 2, 4)", "--yes")
     assert (asked["matched"], asked["discarded"]) == (3, 0)
 
-    def fail(ledger: Ledger) -> Any:
-        raise StorageError("no space left")
-
     with monkeypatch.context() as patched:  # between the marks and the ledger
-        patched.setattr(Ledger, "transaction", fail)
+        patched.setattr(Ledger, "transaction", fail_with(StorageError("no space left")))
         with pytest.raises(StorageError):
             work.processor.sweep()
     work.restart()

@@ -5,11 +5,6 @@ from __future__ import annotations
 import pytest
 
 import headstream as hs
-from headstream.client.admin.async_server import AsyncServer
-from headstream.client.async_client import AsyncClient
-from headstream.client.consumer.async_consumer import AsyncConsumer, AsyncTopicsConsumer
-from headstream.client.producer.async_producer import AsyncProducer
-from headstream.client.transports.remote.server import Server
 from tests.support.async_clients import run, send
 
 
@@ -24,9 +19,9 @@ def test_every_name_of_the_client_is_there() -> None:
         "forwarding_producer",
         "transport",
     }  # for the package itself and tools
-    assert names(AsyncClient) == names(hs.Client) - internal
-    assert names(AsyncServer) == names(Server) - {"caller"}
-    assert names(AsyncProducer) == names(hs.Producer) - {
+    assert names(hs.AsyncClient) == names(hs.Client) - internal
+    assert names(hs.AsyncServer) == names(hs.Server) - {"caller"}
+    assert names(hs.AsyncProducer) == names(hs.Producer) - {
         "after_fork",
         "flush_within",
         "is_full",
@@ -50,13 +45,13 @@ def test_every_name_of_the_client_is_there() -> None:
         "take_within",
         "record_failure",
     }
-    assert names(AsyncConsumer) == names(hs.Consumer) - inner
+    assert names(hs.AsyncConsumer) == names(hs.Consumer) - inner
     left_out = inner | {"consumer"}
-    assert names(AsyncTopicsConsumer) == names(hs.TopicsConsumer) - left_out | {"seek"}
+    assert names(hs.AsyncTopicsConsumer) == names(hs.TopicsConsumer) - left_out | {"seek"}
 
 
 def test_asynchronous_client_creates_lists_and_deletes_streams_and_topics() -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         await log.create_stream("bank")
         assert [stream.name for stream in await log.streams()] == ["shop", "bank"]
         assert (await log.stream("shop")).topics == ("orders",)
@@ -74,7 +69,7 @@ def test_asynchronous_client_creates_lists_and_deletes_streams_and_topics() -> N
 
 
 def test_send_poll_iterate_and_commit() -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         await send(log, b"a", b"b", b"c")
         assert [m.payload for m in await log.poll("shop/orders", start="last", count=2)] == [b"b", b"c"]
         async with log.consumer("shop/orders", group="g", timeout_ms=0) as consumer:
@@ -93,7 +88,7 @@ def test_send_poll_iterate_and_commit() -> None:
 
 
 def test_asynchronous_client_sets_states_options_and_partitions_and_purges() -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         await send(log, b"a", b"b", b"c")
         await log.set_state("shop/orders", 1, 1, "poisoned", reason="no JSON", by="ops")
         [change] = await log.states("shop/orders")
@@ -113,7 +108,7 @@ def test_asynchronous_client_sets_states_options_and_partitions_and_purges() -> 
 
 
 def test_asynchronous_client_raises_errors_for_invalid_messages_and_closed_objects() -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         async with log.producer("shop/orders") as producer:
             with pytest.raises(hs.LimitError):
                 await producer.send(b"")

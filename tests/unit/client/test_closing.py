@@ -14,9 +14,9 @@ import pytest
 import headstream as hs
 from headstream.client import closing
 from headstream.client.closing import limited
-from headstream.errors import HeadstreamError, ServerUnreachableError
 from headstream.interceptors.interceptor import Interceptor
 from headstream.testing.local_server import LocalServer
+from tests.support.crashes import fail_with
 
 GUARD_S = 60.0
 """A call that has not ended by then waits for an hour, as the options of these tests say."""
@@ -93,7 +93,7 @@ def test_close_ends_although_the_server_is_lost(server: tuple[LocalServer, str],
     assert [next(consumer).payload for consumer in consumers] == [b"a"] * 3
     with lost(running, loss):
         for consumer in consumers:
-            assert isinstance(end_of(consumer.close), ServerUnreachableError)
+            assert isinstance(end_of(consumer.close), hs.ServerUnreachableError)
         assert end_of(log.close) is None
 
 
@@ -111,7 +111,7 @@ def test_a_cancelled_program_ends_although_the_server_is_lost(server: tuple[Loca
     task = loop.create_task(program(waits))
 
     def run() -> None:
-        with suppress(asyncio.CancelledError, HeadstreamError):
+        with suppress(asyncio.CancelledError, hs.HeadstreamError):
             loop.run_until_complete(task)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -141,12 +141,9 @@ def test_functions_of_the_user_that_a_close_calls_are_not_limited_by_it() -> Non
 
 
 def test_a_client_closes_everything_although_a_consumer_cannot_be_closed() -> None:
-    def fail(topic: str, partitions: frozenset[int]) -> None:
-        raise ValueError("no room")
-
     log = hs.connect("memory://")
     log.create_topic("shop/orders")
-    consumers = [log.consumer("shop/orders", name="me", on_revoked=fail) for _ in range(2)]
+    consumers = [log.consumer("shop/orders", name="me", on_revoked=fail_with(ValueError("no room"))) for _ in range(2)]
     producer = log.producer("shop/orders", linger_ms=3_600_000)
     receipt = producer.send(b"a")
     with pytest.raises(ValueError, match="no room"):

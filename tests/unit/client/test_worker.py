@@ -10,12 +10,11 @@ import pytest
 
 import headstream as hs
 from headstream.broker.messages.messages import Messages
-from headstream.client.async_client import AsyncClient
-from headstream.client.consumer.topics_consumer import TopicsConsumer
 from headstream.client.interception.producer import InterceptedProducer
 from headstream.core.model.producers import Appended
 from headstream.interceptors.interceptor import Interceptor
 from tests.support.async_clients import Gate, run, send
+from tests.support.crashes import fail_with
 
 
 @pytest.mark.parametrize("mode", ["ordered", "retrying", "shared", "topics", "decoded", "intercepted"])
@@ -37,7 +36,7 @@ def test_a_commit_beside_a_cancelled_poll_that_is_not_over_leaves_its_messages_t
             return message
 
     counting = Counting()
-    gate = Gate(monkeypatch, TopicsConsumer if mode == "topics" else hs.Consumer, "poll")
+    gate = Gate(monkeypatch, hs.TopicsConsumer if mode == "topics" else hs.Consumer, "poll")
 
     async def main() -> None:
         async with hs.connect_async("memory://", interceptors=[counting] if mode == "intercepted" else []) as log:
@@ -64,7 +63,7 @@ def test_a_commit_beside_a_cancelled_poll_that_is_not_over_leaves_its_messages_t
 
 
 def test_a_close_beside_a_cancelled_first_call_closes_the_consumer_that_it_creates(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         gate = Gate(monkeypatch, hs.Client, "consumer")
         consumer = log.consumer("shop/orders", group="g")
         first = asyncio.create_task(consumer.poll())
@@ -80,7 +79,7 @@ def test_a_close_beside_a_cancelled_first_call_closes_the_consumer_that_it_creat
 def test_a_poll_beside_a_cancelled_one_that_is_not_over_returns_what_that_one_has_committed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         await send(log, b"a", b"b", b"c")
         options: dict[str, Any] = {"consumer": "me", "auto_commit": True, "count": 1, "start": "next"}
         gate = Gate(monkeypatch, hs.Client, "poll")
@@ -99,17 +98,14 @@ def test_a_poll_beside_a_cancelled_one_that_is_not_over_returns_what_that_one_ha
 def test_an_error_that_was_raised_once_is_not_raised_again_after_a_cancelled_flush(monkeypatch: pytest.MonkeyPatch) -> None:
     is_open, has_begun, store = threading.Event(), threading.Event(), Messages.append
 
-    def fail(*arguments: Any, **options: Any) -> Appended:
-        raise hs.StorageError("no room")
-
     def hold(*arguments: Any, **options: Any) -> Appended:
         has_begun.set()
         is_open.wait(60)
         return store(*arguments, **options)
 
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         producer = log.producer("shop/orders")
-        monkeypatch.setattr(Messages, "append", fail)
+        monkeypatch.setattr(Messages, "append", fail_with(hs.StorageError("no room")))
         await producer.send(b"a", partition=1)
         with pytest.raises(hs.StorageError, match="no room"):
             await producer.flush()

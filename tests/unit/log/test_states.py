@@ -19,24 +19,19 @@ from headstream.log.log import Log
 from headstream.log.segments.index import IndexReader
 from headstream.log.segments.layout import LOG_SUFFIX, base_offsets, segment_path
 from headstream.log.states import MessageStates
-from headstream.log.system.files import Files, MemoryFiles, OsFiles
-from tests.support.log.logs import SEED, batch, read_all
+from headstream.log.system.files import MemoryFiles, OsFiles
+from tests.support.crashes import fail_with
+from tests.support.log.logs import SEED, batch, open_log, open_log_of, read_all, topic_of
 
 
 def change(state: int, reason: str = "why", by: str = "me", changed_us: int = 9) -> StateChange:
     return StateChange(-1, state, reason, by, changed_us)
 
 
-def open_log(root: Path | str, files: Files) -> Log:
-    log = Log(str(root), files, is_memory=not isinstance(files, OsFiles), segment_bytes=4096)
-    log.start_writing("identity", 1)
-    return log
-
-
 def fill(log: Log, sends: int = 60) -> TopicRecord:
     """Send three messages at a time, over several segments."""
     create_topic(log, NewTopic(TopicName("shop", "orders"), 2, Limits.IGGY), 5)
-    topic = log.snapshot()["shop"].topics["orders"]
+    topic = topic_of(log)
     for number in range(sends):
         log.append(topic, 1, batch(*(b"%d %d" % (number, part) * 10 for part in range(3))), 100 + number, SEED)
     return topic
@@ -48,7 +43,7 @@ def read(log: Log, topic: TopicRecord) -> Sequence[Message]:
 
 @pytest.fixture(params=["os", "memory"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    log = open_log(tmp_path, OsFiles()) if request.param == "os" else open_log("memory", MemoryFiles())
+    log = open_log_of(request.param, tmp_path)
     yield log
     log.close()
 
@@ -161,11 +156,8 @@ def test_repair_leaves_pending_what_a_damaged_partition_does_not_allow(tmp_path:
     log = open_log(tmp_path, OsFiles())
     topic = fill(log)
 
-    def refuse(*_: Any) -> None:
-        raise StorageError("no")
-
     with monkeypatch.context() as patch:
-        patch.setattr(MessageStates, "_write", refuse)
+        patch.setattr(MessageStates, "_write", fail_with(StorageError("no")))
         with pytest.raises(StorageError):
             log.states.set(topic, 1, [2], change(20))
         log.close()

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from headstream.errors import ClosedError, EnvironmentSetupError, InvalidInputError
 from headstream.testing import PostgresServer, postgresql
+from tests.support.waiting import wait_until
 
 _STARTER = """
 import sys, time
@@ -62,9 +62,7 @@ def test_postgres_leaves_nothing_behind_when_its_starter_is_killed(
     segment = _segment(next(place.iterdir()))
     os.kill(starter.pid, signal.SIGKILL)
     starter.communicate(timeout=60)
-    end = time.monotonic() + 60
-    while list(place.iterdir()) and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_until(lambda: not list(place.iterdir()))
     place.rmdir()
     assert segment not in _shared_memory()
 

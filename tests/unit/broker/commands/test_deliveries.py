@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
+from headstream import errors
 from headstream.core.codec.binary import decode_polled, encode_sent
 from headstream.core.model.deliveries import DeliveryStep
 from headstream.core.model.message import Message
 from headstream.core.model.polling import ConsumerKind, PollingKind
-from headstream.core.wire.codes import EXTENSION_CONTEXT
 from headstream.core.wire.commands.groups import DeleteGroup
 from headstream.core.wire.commands.offsets import ConsumerRef
-from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
-from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.topics import PurgeTopic
 from headstream.core.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, OffsetRange, SettleDeliveries
 from headstream.core.wire.extensions.groups import EnterGroup, ListOffsets, ReportMember, SeekGroup
@@ -23,13 +21,6 @@ from headstream.core.wire.extensions.messages import AppendMessages, FetchMessag
 from headstream.core.wire.extensions.topic_options import ChangeTopicOptions, CreateOpenTopic
 from headstream.core.wire.records import Command
 from headstream.core.wire.statuses import Status
-from headstream.errors import (
-    ConsumersLimitError,
-    InvalidOptionError,
-    OffsetOutOfRangeError,
-    PermissionDeniedError,
-    RebalancedError,
-)
 from tests.support.server.servers import Peer, Server
 
 AT = ("shop", "orders")
@@ -45,8 +36,7 @@ def peer(server: Server) -> Peer:
 
 
 def prepare(server: Server) -> Peer:
-    peer = server.connect()
-    peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    peer = server.ours()
     for name in ("orders", "dead"):
         peer.ask(CreateOpenTopic("shop", name, 1))
     peer.ask(AppendMessages(*AT, 1, encode_sent([Message(payload=b"%d" % number) for number in range(5)])))
@@ -84,10 +74,10 @@ def test_a_poisoned_message_is_copied_once_however_often_the_request_comes(peer:
 
 
 def test_a_message_that_cannot_be_copied_stays_open_until_it_can(peer: Peer) -> None:
-    with pytest.raises(InvalidOptionError, match="no dead-letter topic"):
+    with pytest.raises(errors.InvalidOptionError, match="no dead-letter topic"):
         peer.ask(settle(POISONED))
     peer.ask(ChangeTopicOptions("shop", "dead", {"deduplication_count": 10}))
-    with pytest.raises(InvalidOptionError, match="deduplicates"):
+    with pytest.raises(errors.InvalidOptionError, match="deduplicates"):
         peer.ask(replace(settle(POISONED), dead_letter="shop/dead"))
     (left,) = peer.ask(GetDeliveries(*AT, "billing", 1)).failing
     assert (left.offset, left.reason) == (2, "max_attempts")
@@ -97,22 +87,12 @@ def test_a_message_that_cannot_be_copied_stays_open_until_it_can(peer: Peer) -> 
 
 
 def test_rights_are_those_of_polls_and_of_sends_to_the_dead_letter(server: Server, peer: Peer) -> None:
-    def rights(**topics: TopicPermissions) -> Permissions:
-        numbers = {"orders": 1, "dead": 2}
-        return Permissions(streams={1: StreamPermissions(topics={numbers[name]: given for name, given in topics.items()})})
-
-    polls = TopicPermissions(poll_messages=True)
-    server.add_user("nobody", rights(orders=TopicPermissions(send_messages=True)))
-    server.add_user("reader", rights(orders=polls))
-    server.add_user("worker", rights(orders=polls, dead=TopicPermissions(send_messages=True)))
-    peers = {name: server.connect() for name in ("nobody", "reader", "worker")}
-    for name, client in peers.items():
-        client.ask(Login(name, name * 2, "1.0.0", EXTENSION_CONTEXT))
+    peers = server.users_of_two_topics()
     poisoned = replace(settle(POISONED), dead_letter="shop/dead")
     commands: list[Command[Any]] = [GetDeliveries(*AT, "billing", 1), settle(FAILED), poisoned]
     assert [peers["nobody"].status(command) for command in commands] == [Status.UNAUTHORIZED] * 3
     peers["reader"].ask(settle(FAILED))
-    with pytest.raises(PermissionDeniedError):
+    with pytest.raises(errors.PermissionDeniedError):
         peers["reader"].ask(poisoned)
     peers["worker"].ask(poisoned)
     assert committed(peer) == 5
@@ -124,7 +104,7 @@ def test_groups_that_are_made_by_steps_count_against_the_users_limit() -> None:
         peer = prepare(server)
         for number in range(2):
             peer.ask(settle(FAILED, group=f"g{number}"))
-        with pytest.raises(ConsumersLimitError):
+        with pytest.raises(errors.ConsumersLimitError):
             peer.ask(settle(FAILED, group="g2"))
     finally:
         server.broker.close()
@@ -136,7 +116,7 @@ def test_a_member_that_lost_its_partition_settles_nothing(peer: Peer) -> None:
     peer.ask(replace(settle(FAILED), member_id=one, generation=generation))
     two = peer.ask(EnterGroup(*AT, "billing", 60_000)).member_id
     peer.ask(ReportMember(*AT, "billing", two, ()))
-    with pytest.raises(RebalancedError, match="another member"):
+    with pytest.raises(errors.RebalancedError, match="another member"):
         peer.ask(replace(settle(DONE), member_id=two, generation=generation))
     assert committed(peer) == 2
 
@@ -155,5 +135,5 @@ def test_a_seek_a_deletion_and_a_purge_forget_what_was_open(peer: Peer) -> None:
     peer.ask(settle(FAILED))
     peer.ask(PurgeTopic(*AT))
     assert (unfinished(), committed(peer)) == (0, None)
-    with pytest.raises(OffsetOutOfRangeError, match="purged"):
+    with pytest.raises(errors.OffsetOutOfRangeError, match="purged"):
         peer.ask(replace(settle(FAILED), partition_generation=1))

@@ -14,11 +14,9 @@ import pytest
 from headstream.broker.commands.requests import answer_request
 from headstream.core.wire.codes import Code
 from headstream.core.wire.command_classes import COMMANDS
+from headstream.core.wire.commands import tokens, users
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
-from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.tokens import CreateToken, ListTokens
-from headstream.core.wire.commands.topics import NEVER, Compression, CreateTopic, GetTopic
-from headstream.core.wire.commands.users import GetUser, UserStatus
+from headstream.core.wire.commands.topics import NEVER, Compression, GetTopic
 from headstream.errors import HeadstreamError, PermissionDeniedError
 from tests.support.server.servers import Peer, Server
 
@@ -83,22 +81,14 @@ def ask(peer: Peer, code: Code, payload: bytes) -> bytes:
     return b"".join(bytes(piece) for piece in answer_request(peer.dispatcher, peer.session, code, memoryview(payload)))
 
 
-@pytest.fixture
-def root(server: Server) -> Peer:
-    root = server.root()
-    root.ask(CreateStream(0, "shop"))
-    root.ask(CreateTopic("shop", 0, 3, Compression.NONE, 0, 0, 0, "orders"))
-    return root
-
-
 @pytest.mark.parametrize("client", CREATED)
 def test_create_user_does_what_it_says_when_bytes_follow_its_last_field(root: Peer, client: str) -> None:
     payload, surplus, permissions = CREATED[client]
     assert COMMANDS[Code.CREATE_USER].count_surplus(payload) == surplus
     ask(root, Code.CREATE_USER, payload)
-    user = root.ask(GetUser("guest"))
+    user = root.ask(users.GetUser("guest"))
     assert user is not None
-    assert (user.status, user.permissions) == (UserStatus.ACTIVE, permissions)
+    assert (user.status, user.permissions) == (users.UserStatus.ACTIVE, permissions)
 
 
 @pytest.mark.parametrize(
@@ -112,16 +102,16 @@ def test_update_user_does_what_it_says_when_bytes_follow_its_last_field(root: Pe
     ask(root, Code.CREATE_USER, create_user(b"\0"))
     assert COMMANDS[Code.UPDATE_USER].count_surplus(payload) == surplus
     ask(root, Code.UPDATE_USER, payload)
-    user = root.ask(GetUser("other"))
+    user = root.ask(users.GetUser("other"))
     assert user is not None
-    assert user.status is UserStatus.INACTIVE
+    assert user.status is users.UserStatus.INACTIVE
 
 
 @pytest.mark.parametrize("block", [EVERYTHING + b"\0", EVERYTHING + b"\0\0\0\0", EVERYTHING + b"\0" * 9])
 def test_permissions_are_read_when_their_size_says_more_than_they_have(root: Peer, block: bytes) -> None:
     ask(root, Code.CREATE_USER, create_user(b"\0"))
     ask(root, Code.UPDATE_PERMISSIONS, by_name("guest") + sized(block))
-    user = root.ask(GetUser("guest"))
+    user = root.ask(users.GetUser("guest"))
     assert user is not None
     assert user.permissions == Permissions(GlobalPermissions.all())
 
@@ -193,13 +183,13 @@ def test_create_token_reads_an_expiry_of_seconds_and_of_microseconds(
 ) -> None:
     payload = text8("nightly") + expiry
     assert COMMANDS[Code.CREATE_TOKEN].count_surplus(payload) == surplus
-    raw = CreateToken.decode_reply(ask(root, Code.CREATE_TOKEN, payload)).token
-    (token,) = root.ask(ListTokens())
+    raw = tokens.CreateToken.decode_reply(ask(root, Code.CREATE_TOKEN, payload)).token
+    (token,) = root.ask(tokens.ListTokens())
     assert token.expires_us == (0 if lifetime_us is None else server.clock.now_us() + lifetime_us)
     peer = server.connect()
     ask(peer, Code.LOGIN_WITH_TOKEN, text8(raw) + bytes(4))  # C# sends four more
     ask(peer, Code.DELETE_TOKEN, text8("nightly") + bytes(4))
-    assert root.ask(ListTokens()) == ()
+    assert root.ask(tokens.ListTokens()) == ()
 
 
 def test_update_user_changes_the_status_alone_when_the_csharp_client_sends_a_byte_more(root: Peer) -> None:
@@ -207,15 +197,15 @@ def test_update_user_changes_the_status_alone_when_the_csharp_client_sends_a_byt
     payload = by_number(2) + b"\0\1\2" + b"\0"
     assert COMMANDS[Code.UPDATE_USER].count_surplus(payload) == 1
     ask(root, Code.UPDATE_USER, payload)
-    user = root.ask(GetUser("guest"))
+    user = root.ask(users.GetUser("guest"))
     assert user is not None
-    assert user.status is UserStatus.INACTIVE
+    assert user.status is users.UserStatus.INACTIVE
 
 
 def test_update_permissions_removes_them_when_the_node_client_says_that_there_are_none(root: Peer) -> None:
     ask(root, Code.CREATE_USER, create_user(sized(EVERYTHING + b"\0")))
     ask(root, Code.UPDATE_PERMISSIONS, by_name("guest") + b"\0" + struct.pack("<I", 1) + b"\0")
-    user = root.ask(GetUser("guest"))
+    user = root.ask(users.GetUser("guest"))
     assert user is not None
     assert user.permissions is None
 

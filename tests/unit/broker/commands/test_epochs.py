@@ -17,10 +17,8 @@ from headstream.core.model.message import Message, MessageState
 from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.model.topology import Fsync, Limits
 from headstream.core.wire.codes import EXTENSION_CONTEXT
-from headstream.core.wire.commands.offsets import ConsumerRef
+from headstream.core.wire.commands import offsets, sessions, users
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
-from headstream.core.wire.commands.sessions import Login
-from headstream.core.wire.commands.users import DeleteUser
 from headstream.core.wire.extensions.epochs import CommitEpoch, CommittedEpoch, GetEpoch, StageBatch, UnstageParts
 from headstream.core.wire.extensions.groups import CommitOffsets, CommittedOffsets, ListOffsets
 from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages, FirstOffset, ListStates, SetState
@@ -40,15 +38,6 @@ from tests.support.server.servers import Peer, Server
 
 AT = ("shop", "orders")
 BATCH = encode_sent([Message(payload=b"a"), Message(payload=b"b")])
-
-
-@pytest.fixture
-def peer(server: Server) -> Peer:
-    """A client of ours, of a server with a topic `shop/orders` of 2 partitions."""
-    client = server.connect()
-    client.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
-    client.ask(CreateOpenTopic(*AT, 2))
-    return client
 
 
 def test_our_commands_are_unknown_when_an_existing_client_sends_them(server: Server, peer: Peer) -> None:
@@ -73,7 +62,7 @@ def test_fetch_tells_where_to_go_on_when_states_are_asked_for(peer: Peer) -> Non
 
 
 def test_offsets_of_many_partitions_are_committed_when_named_together(peer: Peer) -> None:
-    who = ConsumerRef(ConsumerKind.GROUP, "billing")
+    who = offsets.ConsumerRef(ConsumerKind.GROUP, "billing")
     peer.ask(CommitOffsets(*AT, who, {1: 5, 2: 7}, {}))
     assert peer.ask(ListOffsets(*AT, who)) == CommittedOffsets({1: 5, 2: 7})
     assert peer.status(CommitOffsets(*AT, who, {3: 5}, {})) == 3007
@@ -104,7 +93,7 @@ def test_epoch_is_appended_once_when_it_is_committed_again(tmp_path: Path, peer:
         broker = Broker(open_directory(str(tmp_path)))
         dispatcher = make_dispatcher(broker, ServerSettings(password_rounds=4))
         peer = Peer(dispatcher, dispatcher.sessions.open("127.0.0.1:1"))
-        peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+        peer.ask(sessions.Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
         peer.ask(CreateOpenTopic(*AT, 2))
     assert peer.ask(GetEpoch("job")) is None
     batches = tuple(
@@ -136,15 +125,12 @@ def test_epoch_command_is_refused_when_it_cannot_be_kept(peer: Peer, command: Co
 
 def sender(server: Server, name: str) -> Peer:
     server.add_user(name, Permissions(GlobalPermissions(send_messages=True)))
-    client = server.connect()
-    client.ask(Login(name, name * 2, "1.0.0", EXTENSION_CONTEXT))
-    return client
+    return server.ours(name)
 
 
 def test_epoch_that_names_partition_0_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     server = Server(directory=tmp_path)
-    peer = server.connect()
-    peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    peer = server.ours()
     peer.ask(CreateOpenTopic(*AT, 2))
     batch = peer.ask(StageBatch("job", 1, "part", 0, *AT, 1, True, BATCH))
     for partition in (0, 3):
@@ -170,7 +156,7 @@ def test_writer_is_of_the_user_alone_who_first_used_it(server: Server, peer: Pee
     assert owner.ask(GetEpoch("job")) == CommittedEpoch(4)
     assert (other.status(GetEpoch("job")), peer.status(GetEpoch("job"))) == (41, 41)
     assert peer.ask(FetchMessages(*AT, 1, PollingKind.LAST, 0, 10)).end_offset == 2
-    server.root().ask(DeleteUser("owner"))
+    server.root().ask(users.DeleteUser("owner"))
     assert other.ask(CommitEpoch("job", 5, ())) == CommittedEpoch(5)  # a job goes on as another user
 
 
@@ -193,6 +179,5 @@ def test_empty_epoch_is_committed_by_those_alone_who_may_send_somewhere(server: 
     sends = Permissions(streams={9: StreamPermissions(topics={9: TopicPermissions(send_messages=True)})})
     for name, permissions, expected in (("sender", sends, 0), ("guest", None, 41)):
         server.add_user(name, permissions)
-        client = server.connect()
-        client.ask(Login(name, name * 2, "1.0.0", EXTENSION_CONTEXT))
+        client = server.ours(name)
         assert client.status(CommitEpoch(name, 1, ())) == expected

@@ -11,7 +11,7 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.model.polling import ConsumerKind, OffsetOwner, PollingKind
-from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands import messages, offsets, partitions, permissions, streams, system, topics
 from headstream.core.wire.commands.groups import (
     CreateGroup,
     DeleteGroup,
@@ -22,14 +22,6 @@ from headstream.core.wire.commands.groups import (
     LeaveGroup,
     ListGroups,
 )
-from headstream.core.wire.commands.messages import PollMessages, SendMessages
-from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, GetOffset, StoredOffset, StoreOffset
-from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
-from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.core.wire.commands.sessions import Login
-from headstream.core.wire.commands.streams import CreateStream, DeleteStream
-from headstream.core.wire.commands.system import ClientGroup, GetClient, GetMe, ListClients
-from headstream.core.wire.commands.topics import Compression, CreateTopic, PurgeTopic
 from headstream.core.wire.extensions.groups import (
     CommitMember,
     EnterGroup,
@@ -44,7 +36,7 @@ from headstream.core.wire.records import Command
 from headstream.errors import ClosedError, GroupInUseError
 from tests.support.server.servers import Peer, Server
 
-GROUP = ConsumerRef(ConsumerKind.GROUP, "billing")
+GROUP = offsets.ConsumerRef(ConsumerKind.GROUP, "billing")
 NAME = TopicName("shop", "orders")
 AT = ("shop", "orders")
 JOIN = JoinGroup(*AT, "billing")
@@ -54,25 +46,19 @@ JOIN = JoinGroup(*AT, "billing")
 def shop(server: Server) -> Server:
     """A server with a topic of 3 partitions and a group `billing`."""
     root = server.root()
-    root.ask(CreateStream(0, "shop"))
-    root.ask(CreateTopic("shop", 0, 3, Compression.NONE, 0, 0, 0, "orders"))
+    root.ask(streams.CreateStream(0, "shop"))
+    root.ask(topics.CreateTopic("shop", 0, 3, topics.Compression.NONE, 0, 0, 0, "orders"))
     root.ask(CreateGroup(*AT, 0, "billing"))
     return server
 
 
-def own(server: Server) -> Peer:
-    peer = server.connect()
-    peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
-    return peer
-
-
 def send(peer: Peer, partition: int, *payloads: bytes) -> None:
     where = Partitioning(PartitioningKind.PARTITION_ID, partition.to_bytes(4, "little"))
-    peer.ask(SendMessages(*AT, where, encode_sent([Message(payload=payload) for payload in payloads])))
+    peer.ask(messages.SendMessages(*AT, where, encode_sent([Message(payload=payload) for payload in payloads])))
 
 
 def poll(peer: Peer, partition: int = 0, count: int = 1) -> tuple[int, list[bytes]]:
-    polled = peer.ask(PollMessages(GROUP, *AT, partition, PollingKind.NEXT, 0, count, True))
+    polled = peer.ask(messages.PollMessages(GROUP, *AT, partition, PollingKind.NEXT, 0, count, True))
     return polled.partition, [message.payload or b"" for message in decode_polled(polled.messages)]
 
 
@@ -97,10 +83,10 @@ def shares(peer: Peer) -> dict[int, tuple[int, ...]]:
         (JoinGroup(*AT, "nope"), 5003),
         (LeaveGroup(*AT, "nope"), 5003),
         (LeaveGroup(*AT, 1), 0),
-        (PollMessages(GROUP, *AT, 0, PollingKind.NEXT, 0, 1, True), 5006),
-        (PollMessages(GROUP, *AT, 2, PollingKind.NEXT, 0, 1, True), 0),  # who names a partition need not join
-        (StoreOffset(GROUP, *AT, 0, 0), 5006),
-        (DeleteOffset(GROUP, *AT, 0), 5006),
+        (messages.PollMessages(GROUP, *AT, 0, PollingKind.NEXT, 0, 1, True), 5006),
+        (messages.PollMessages(GROUP, *AT, 2, PollingKind.NEXT, 0, 1, True), 0),  # who names a partition need not join
+        (offsets.StoreOffset(GROUP, *AT, 0, 0), 5006),
+        (offsets.DeleteOffset(GROUP, *AT, 0), 5006),
     ],
 )
 def test_command_is_answered_with_its_status_when_asked_by_root(shop: Server, command: Command[Any], status: int) -> None:
@@ -109,7 +95,7 @@ def test_command_is_answered_with_its_status_when_asked_by_root(shop: Server, co
 
 def test_group_commands_are_refused_when_a_user_may_not_look_at_the_topic(shop: Server) -> None:
     guest = shop.connect_as("guest")
-    commands = (CreateGroup(*AT, 0, "other"), ListGroups(*AT), DeleteGroup(*AT, 1), JOIN, LeaveGroup(*AT, 1), GetMe())
+    commands = (CreateGroup(*AT, 0, "other"), ListGroups(*AT), DeleteGroup(*AT, 1), JOIN, LeaveGroup(*AT, 1), system.GetMe())
     assert [guest.status(command) for command in commands] == [41] * 6
     assert guest.ask(GetGroup(*AT, 1)) is None
 
@@ -136,13 +122,13 @@ def test_partitions_are_divided_anew_when_connections_join_and_leave(shop: Serve
         peer.ask(JOIN)
         assert shares(peer) == share
     assert poll(peers[3]) == (0, [])
-    assert peers[3].status(StoreOffset(GROUP, *AT, 0, 0)) == 3021
+    assert peers[3].status(offsets.StoreOffset(GROUP, *AT, 0, 0)) == 3021
     peers[0].ask(LeaveGroup(*AT, 1))
     shop.dispatcher.sessions.close(peers[1].session)
     assert shares(peers[2]) == {ids[2]: (1, 3), ids[3]: (2,)}
-    peers[2].ask(CreatePartitions(*AT, 2))
+    peers[2].ask(partitions.CreatePartitions(*AT, 2))
     assert shares(peers[2]) == {ids[2]: (1, 3, 5), ids[3]: (2, 4)}
-    peers[2].ask(DeletePartitions(*AT, 4))
+    peers[2].ask(partitions.DeletePartitions(*AT, 4))
     assert shares(peers[2]) == {ids[2]: (1,), ids[3]: ()}
 
 
@@ -155,29 +141,29 @@ def test_member_reads_its_partitions_in_turn_when_it_names_none(shop: Server) ->
         *[(partition, [f"{partition}-{number}".encode()]) for number in range(2) for partition in (1, 2, 3)],
         (1, []),
     ]
-    assert peer.ask(GetOffset(GROUP, *AT, 0)) == StoredOffset(1, 1, 1)  # of the partition it polled last
-    peer.ask(StoreOffset(GROUP, *AT, 0, 0))
+    assert peer.ask(offsets.GetOffset(GROUP, *AT, 0)) == offsets.StoredOffset(1, 1, 1)  # of the partition it polled last
+    peer.ask(offsets.StoreOffset(GROUP, *AT, 0, 0))
     assert poll(peer, 1) == (1, [b"1-1"])
 
 
 def test_clients_show_their_groups_when_asked(shop: Server) -> None:
     peer = shop.root()
     peer.ask(JOIN)
-    me = peer.ask(GetMe())
-    assert (me.client_id, me.user_id, me.groups) == (peer.session.client_id, 1, (ClientGroup(1, 1, 1),))
-    assert peer.ask(GetClient(me.client_id)) == me
-    assert peer.ask(GetClient(me.client_id ^ 1)) is None
-    assert [client.groups_count for client in peer.ask(ListClients())] == [0, 1]  # the fixture's client, and this one
-    peer.ask(PurgeTopic(*AT))
-    assert peer.ask(GetMe()) == me
-    peer.ask(DeleteStream("shop"))
-    assert peer.ask(GetMe()).groups == ()
+    me = peer.ask(system.GetMe())
+    assert (me.client_id, me.user_id, me.groups) == (peer.session.client_id, 1, (system.ClientGroup(1, 1, 1),))
+    assert peer.ask(system.GetClient(me.client_id)) == me
+    assert peer.ask(system.GetClient(me.client_id ^ 1)) is None
+    assert [client.groups_count for client in peer.ask(system.ListClients())] == [0, 1]  # the fixture's client, and this one
+    peer.ask(topics.PurgeTopic(*AT))
+    assert peer.ask(system.GetMe()) == me
+    peer.ask(streams.DeleteStream("shop"))
+    assert peer.ask(system.GetMe()).groups == ()
 
 
 def test_me_is_refused_and_the_connection_ended_when_the_session_is_gone(shop: Server) -> None:
     peer = shop.root()
     shop.dispatcher.sessions.close(peer.session)
-    assert (peer.status(GetMe()), peer.session.is_ended) == (100, True)
+    assert (peer.status(system.GetMe()), peer.session.is_ended) == (100, True)
 
 
 def test_group_goes_on_at_the_same_place_when_read_in_both_ways(shop: Server) -> None:
@@ -194,7 +180,7 @@ def test_group_goes_on_at_the_same_place_when_read_in_both_ways(shop: Server) ->
 
 
 def test_one_kind_of_members_keeps_the_other_out_when_a_group_has_some(shop: Server) -> None:
-    peer, member = shop.root(), own(shop)
+    peer, member = shop.root(), shop.ours()
     peer.ask(JOIN)
     with pytest.raises(GroupInUseError, match="Iggy clients"):
         member.ask(EnterGroup(*AT, "billing", 60_000))
@@ -209,7 +195,7 @@ def test_one_kind_of_members_keeps_the_other_out_when_a_group_has_some(shop: Ser
 
 
 def test_members_report_and_commit_when_they_are_ours(shop: Server) -> None:
-    peer = own(shop)
+    peer = shop.ours()
     one, two = (peer.ask(EnterGroup(*AT, "billing", 60_000)).member_id for _ in range(2))
     first = peer.ask(ReportMember(*AT, "billing", one, (), True))
     second = peer.ask(ReportMember(*AT, "billing", two, (), True))
@@ -223,7 +209,7 @@ def test_members_report_and_commit_when_they_are_ours(shop: Server) -> None:
 
 
 def test_members_go_with_the_connection_that_spoke_for_them_last_when_it_ends(shop: Server) -> None:
-    peers = [own(shop), own(shop)]
+    peers = [shop.ours(), shop.ours()]
     member = peers[0].ask(EnterGroup(*AT, "billing", 60_000)).member_id
     report = ReportMember(*AT, "billing", member, (), True)
     peers[1].ask(report)
@@ -231,21 +217,23 @@ def test_members_go_with_the_connection_that_spoke_for_them_last_when_it_ends(sh
     assert set(peers[1].ask(report).partitions) == {1, 2, 3}
     shop.dispatcher.sessions.close(peers[1].session)
     with pytest.raises(ClosedError):
-        own(shop).ask(report)
+        shop.ours().ask(report)
     assert [group.members for group in shop.broker.groups.list(NAME)] == [()]
 
 
 def test_groups_of_both_kinds_are_listed_made_and_deleted_alike(shop: Server) -> None:
-    member, client = own(shop), shop.root()
+    member, client = shop.ours(), shop.root()
     send(client, 1, b"a", b"b")
     assert [(found.name, found.lag) for found in member.ask(ListGroupLags(*AT))] == [("billing", 2)]
     member.ask(SeekGroup(*AT, "audit", {1: 1, 2: 0, 3: 0}))
     assert [group.name for group in client.ask(ListGroups(*AT))] == ["billing", "audit"]
     client.ask(JoinGroup(*AT, "audit"))
-    polled = client.ask(PollMessages(ConsumerRef(ConsumerKind.GROUP, "audit"), *AT, 1, PollingKind.NEXT, 0, 9, False))
+    polled = client.ask(
+        messages.PollMessages(offsets.ConsumerRef(ConsumerKind.GROUP, "audit"), *AT, 1, PollingKind.NEXT, 0, 9, False)
+    )
     assert [message.payload for message in decode_polled(polled.messages)] == [b"b"]
     found = member.ask(GetGroupLag(*AT, "audit"))
-    mine = client.ask(GetMe()).client_id
+    mine = client.ask(system.GetMe()).client_id
     assert [(each.id, [*each.partitions]) for each in found.members] == [(mine, [1, 2, 3])]
     assert [part.member for part in found.partitions] == [mine] * 3
     member.ask(DeleteGroup(*AT, "billing"))
@@ -254,21 +242,18 @@ def test_groups_of_both_kinds_are_listed_made_and_deleted_alike(shop: Server) ->
 
 
 def test_member_is_its_users_alone_when_others_name_it(shop: Server) -> None:
-    shop.add_user("other", Permissions(GlobalPermissions.all()))
-    member = own(shop).ask(EnterGroup(*AT, "billing", 60_000)).member_id
-    thief = shop.connect()
-    thief.ask(Login("other", "otherother", "1.0.0", EXTENSION_CONTEXT))
+    shop.add_user("other", permissions.Permissions(permissions.GlobalPermissions.all()))
+    member = shop.ours().ask(EnterGroup(*AT, "billing", 60_000)).member_id
+    thief = shop.ours("other")
     with pytest.raises(ClosedError):
         thief.ask(ReportMember(*AT, "billing", member, (1,), True))
 
 
 def test_group_is_made_by_seeking_only_by_those_who_may_make_one(server: Server) -> None:
-    root = server.connect()
-    root.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    root = server.ours()
     root.ask(CreateOpenTopic("store", "goods", 1))
-    server.add_user("reader", Permissions(GlobalPermissions(poll_messages=True)))
-    reader = server.connect()
-    reader.ask(Login("reader", "readerreader", "1.0.0", EXTENSION_CONTEXT))
+    server.add_user("reader", permissions.Permissions(permissions.GlobalPermissions(poll_messages=True)))
+    reader = server.ours("reader")
     seek = SeekGroup("store", "goods", "audit", {1: 0})
     assert reader.status(seek) == 41
     assert root.ask(ListGroups("store", "goods")) == ()

@@ -12,10 +12,7 @@ from headstream.core.model.deliveries import DeliveryStep, RetryOrder
 from headstream.core.model.leases import LeaseStep
 from headstream.core.model.message import Message
 from headstream.core.model.polling import ConsumerKind
-from headstream.core.wire.codes import EXTENSION_CONTEXT
 from headstream.core.wire.commands.offsets import ConsumerRef
-from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
-from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.topics import PurgeTopic
 from headstream.core.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, OffsetRange, SettleDeliveries
 from headstream.core.wire.extensions.groups import EnterGroup, ExitGroup, ListOffsets, SeekGroup
@@ -35,8 +32,7 @@ SECOND = 1_000_000
 
 @pytest.fixture
 def peer(server: Server) -> Peer:
-    peer = server.connect()
-    peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    peer = server.ours()
     for name in ("jobs", "dead"):
         peer.ask(CreateOpenTopic("shop", name, 2))
     for partition in (1, 2):
@@ -90,17 +86,7 @@ def test_nothing_to_lease_says_where_and_how_long_to_wait(server: Server, peer: 
 
 
 def test_rights_are_those_of_polls_and_of_sends_to_the_dead_letter(server: Server, peer: Peer) -> None:
-    def rights(**topics: TopicPermissions) -> Permissions:
-        numbers = {"jobs": 1, "dead": 2}
-        return Permissions(streams={1: StreamPermissions(topics={numbers[name]: given for name, given in topics.items()})})
-
-    polls = TopicPermissions(poll_messages=True)
-    server.add_user("nobody", rights(jobs=TopicPermissions(send_messages=True)))
-    server.add_user("reader", rights(jobs=polls))
-    server.add_user("worker", rights(jobs=polls, dead=TopicPermissions(send_messages=True)))
-    peers = {name: server.connect() for name in ("nobody", "reader", "worker")}
-    for name, client in peers.items():
-        client.ask(Login(name, name * 2, "1.0.0", EXTENSION_CONTEXT))
+    peers = server.users_of_two_topics()
     commands: list[Command[Any]] = [ENTER, ask(1, 1), settle(done(1, 0, 1))]
     assert [peers["nobody"].status(command) for command in commands] == [Status.UNAUTHORIZED] * 3
     reader = peers["reader"].ask(ENTER).member_id

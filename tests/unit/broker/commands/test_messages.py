@@ -13,13 +13,9 @@ from headstream.core.model.message import Message, MessageState
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.model.topology import Limits
-from headstream.core.wire.codes import EXTENSION_CONTEXT
+from headstream.core.wire.commands import permissions, streams, topics
 from headstream.core.wire.commands.messages import FlushMessages, PolledMessages, PollMessages, SendMessages
 from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
-from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.core.wire.commands.sessions import Login
-from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.topics import Compression, CreateTopic, DeleteTopic, GetTopic
 from headstream.core.wire.extensions.messages import SetState
 from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.records import Command
@@ -38,9 +34,9 @@ def root() -> Peer:
 
 
 def with_topics(peer: Peer) -> Peer:
-    peer.ask(CreateStream(0, "shop"))
+    peer.ask(streams.CreateStream(0, "shop"))
     for name, partitions in (("orders", 3), ("empty", 0)):
-        peer.ask(CreateTopic("shop", 0, partitions, Compression.NONE, 0, 0, 0, name))
+        peer.ask(topics.CreateTopic("shop", 0, partitions, topics.Compression.NONE, 0, 0, 0, name))
     return peer
 
 
@@ -139,7 +135,7 @@ def test_command_is_refused_when_nobody_or_a_user_without_permissions_asks(comma
 def test_existence_comes_before_permission_when_both_are_missing() -> None:
     server = Server()
     with_topics(server.root())
-    sender = server.connect_as("sender", Permissions(GlobalPermissions(send_messages=True)))
+    sender = server.connect_as("sender", permissions.Permissions(permissions.GlobalPermissions(send_messages=True)))
     assert [sender.status(send(messages(b"a"))), sender.status(poll()), sender.status(poll(topic=9))] == [0, 41, 2010]
 
 
@@ -157,13 +153,13 @@ def test_balanced_sends_go_round_from_partition_1_when_a_topic_is_new(root: Peer
         return found
 
     assert [partition() for _ in range(7)] == [1, 2, 3, 1, 2, 3, 1]
-    root.ask(DeleteTopic("shop", "orders"))
-    root.ask(CreateTopic("shop", 1, 2, Compression.NONE, 0, 0, 0, "orders"))
+    root.ask(topics.DeleteTopic("shop", "orders"))
+    root.ask(topics.CreateTopic("shop", 1, 2, topics.Compression.NONE, 0, 0, 0, "orders"))
     assert [partition() for _ in range(3)] == [1, 2, 1]
 
 
 def counts(peer: Peer) -> list[int]:
-    topic = peer.ask(GetTopic("shop", "orders"))
+    topic = peer.ask(topics.GetTopic("shop", "orders"))
     assert topic is not None
     return [partition.messages_count for partition in topic.partitions]
 
@@ -217,16 +213,14 @@ def test_poll_steps_over_what_is_not_available_when_an_existing_client_asks() ->
     server = Server()
     peer = with_topics(server.root())
     peer.ask(send(messages(*[b"m"] * 6)))
-    own = server.connect()
-    own.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    own = server.ours()
     own.ask(SetState("shop", "orders", 1, (1, 2), MessageState.POISONED.value, "why"))
     assert [offsets(peer.ask(poll(NEXT, 2, commit=True))) for _ in range(3)] == [[0, 3], [4, 5], []]
 
 
 def test_wide_topic_is_refused_by_name_when_an_existing_client_asks() -> None:
     server = Server()
-    own = server.connect()
-    own.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    own = server.ours()
     own.ask(CreateOpenTopic("shop", "orders", 1, Limits.WIDE))
     assert [server.root().status(command) for command in (send(messages(b"a")), poll())] == [5, 5]
     assert [own.status(command) for command in (send(messages(b"a")), poll())] == [0, 0]

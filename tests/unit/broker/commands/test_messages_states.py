@@ -13,12 +13,11 @@ from headstream.broker.commands.requests import is_slow
 from headstream.core.codec.binary import decode_polled, encode_sent
 from headstream.core.model.message import MAX_REASON_BYTES, MAX_STATE_OFFSETS, Message, MessageState, StateChange
 from headstream.core.model.polling import ConsumerKind, PollingKind
-from headstream.core.wire.codes import EXTENSION_CONTEXT, Code
+from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.messages import PollMessages
 from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
-from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.extensions.messages import PAGE_STATES, AppendMessages, FetchMessages, ListStates, SetState
 from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.errors import LimitError
@@ -31,15 +30,9 @@ AT = ("shop", "orders")
 POISONED = MessageState.POISONED.value
 
 
-def connect(server: Server, name: str) -> Peer:
-    client = server.connect()
-    client.ask(Login(name, "iggy" if name == "iggy" else name * 2, "1.0.0", EXTENSION_CONTEXT))
-    return client
-
-
 @pytest.fixture
 def peer(server: Server) -> Peer:
-    peer = connect(server, "iggy")
+    peer = server.ours()
     peer.ask(CreateOpenTopic(*AT, 1))
     return peer
 
@@ -90,7 +83,7 @@ def test_states_are_set_by_those_who_manage_the_topic_and_in_their_name(
 ) -> None:
     fill(peer, 1)
     server.add_user("alice", permissions)
-    alice = connect(server, "alice")
+    alice = server.ours("alice")
     assert alice.status(SetState(*AT, 1, (0,), POISONED, "why", by="iggy")) == status
     assert [change.by for change in peer.ask(ListStates(*AT, 1))] == ([] if status else ["alice"])
 

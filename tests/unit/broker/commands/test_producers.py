@@ -12,12 +12,9 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.producers import BatchNumber
 from headstream.core.model.topology import Limits, NewTopic
-from headstream.core.wire.codes import EXTENSION_CONTEXT
 from headstream.core.wire.commands.permissions import Permissions, StreamPermissions, TopicPermissions
-from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.topics import PurgeTopic
 from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer, ReleaseProducer
-from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.refusals import status_of
 from headstream.errors import ProducerFencedError, SequenceError
 from headstream.log.checks.backup import Backup
@@ -29,14 +26,6 @@ from tests.support.server.servers import Peer, Server
 AT = ("shop", "orders")
 NAME = TopicName(*AT)
 BATCH = encode_sent([Message(payload=b"a"), Message(payload=b"b")])
-
-
-@pytest.fixture
-def peer(server: Server) -> Peer:
-    client = server.connect()
-    client.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
-    client.ask(CreateOpenTopic(*AT, 2))
-    return client
 
 
 def repeated(found: AppendedBatch) -> AppendedBatch:
@@ -69,8 +58,7 @@ def test_producer_gets_an_id_of_its_own_when_it_asks(peer: Peer) -> None:
 def test_id_is_refused_when_it_is_another_users(server: Server, peer: Peer) -> None:
     rights = Permissions(streams={1: StreamPermissions(topics={1: TopicPermissions(send_messages=True)})})
     server.add_user("ann", rights)
-    ann = server.connect()
-    ann.ask(Login("ann", "annann", "1.0.0", EXTENSION_CONTEXT))
+    ann = server.ours("ann")
     roots, anns = peer.ask(InitProducer()).producer_id, ann.ask(InitProducer()).producer_id
     assert ann.status(AppendNumbered(*AT, 1, anns, 0, 0, BATCH)) == 0
     assert ann.status(AppendNumbered(*AT, 1, roots, 0, 0, BATCH)) == 41

@@ -14,20 +14,14 @@ from headstream.core.model.message import Message, MessageState
 from headstream.core.model.polling import PollingKind
 from headstream.core.model.topology import Fsync
 from headstream.core.wire.codes import Code
-from headstream.core.wire.commands.partitions import DeletePartitions
-from headstream.core.wire.commands.sessions import Login
-from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.system import GetStats
-from headstream.core.wire.commands.topics import Compression, CreateTopic, DeleteTopic
+from headstream.core.wire.commands import partitions, sessions, streams, system, topics
 from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages, SetState, WaitMessages
 from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.records import Command
 from headstream.core.wire.vsr.encoding import VSR
 from headstream.core.wire.vsr.frames import HEADER_BYTES
 from tests.support.server.servers import Peer
-from tests.unit.broker.commands.test_epochs import AT, BATCH, peer
-
-__all__ = ["peer"]  # fixtures
+from tests.unit.broker.commands.test_epochs import AT, BATCH
 
 
 def test_wait_calls_once_and_is_ready_when_messages_come_from_another_thread(peer: Peer) -> None:
@@ -47,7 +41,7 @@ def test_wait_calls_once_and_is_ready_when_messages_come_from_another_thread(pee
     assert not called.acquire(blocking=False)
 
 
-@pytest.mark.parametrize("command", [DeleteTopic(*AT), DeletePartitions(*AT, 1)])
+@pytest.mark.parametrize("command", [topics.DeleteTopic(*AT), partitions.DeletePartitions(*AT, 1)])
 def test_wait_is_ready_when_what_it_waits_for_goes(peer: Peer, command: Command[Any]) -> None:
     called: list[bool] = []
     wait = begin_wait(peer.dispatcher, peer.session, WaitMessages(*AT, {2: 0}, 1000), lambda: called.append(True))
@@ -75,9 +69,9 @@ def test_request_is_slow_when_it_changes_what_there_is_or_waits_for_a_disk(peer:
     server = peer.dispatcher
     peer.ask(CreateOpenTopic("shop", "synced", 1, fsync=Fsync.ALWAYS))
     slow: list[Command[Any]] = [
-        CreateStream(0, "other"),
-        CreateTopic("shop", 0, 1, Compression.NONE, 0, 0, 0, "other"),
-        GetStats(),
+        streams.CreateStream(0, "other"),
+        topics.CreateTopic("shop", 0, 1, topics.Compression.NONE, 0, 0, 0, "other"),
+        system.GetStats(),
         AppendMessages("shop", "synced", 1, BATCH),
         AppendMessages(*AT, 1, encode_sent([Message(payload=b"x" * 1_000_000)])),
     ]
@@ -88,5 +82,5 @@ def test_request_is_slow_when_it_changes_what_there_is_or_waits_for_a_disk(peer:
     assert is_slow(server, peer.session, Code.SEND_MESSAGES, cut, VSR)
     unknown = server.sessions.open("127.0.0.1:1")
     assert [is_slow(server, unknown, each.code, memoryview(each.encode())) for each in slow] == [False] * 5
-    login = Login("iggy", "iggy")
+    login = sessions.Login("iggy", "iggy")
     assert is_slow(server, unknown, login.code, memoryview(login.encode()))

@@ -9,9 +9,6 @@ import pytest
 
 from headstream.core.wire.commands.system import Snapshot, SnapshotCompression, SnapshotType
 from tests.support.server.servers import Peer
-from tests.unit.broker.commands.test_epochs import peer
-
-__all__ = ["peer"]  # fixtures
 
 
 @pytest.mark.parametrize("compression", list(SnapshotCompression))

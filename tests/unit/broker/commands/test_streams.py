@@ -10,9 +10,7 @@ from headstream.core.wire.commands.streams import CreateStream, DeleteStream, Up
 from headstream.core.wire.statuses import Status
 from headstream.errors import InvalidInputError
 from tests.support.server.servers import Peer
-from tests.unit.broker.commands.test_topics import make_topic, root, update
-
-__all__ = ["root"]  # fixtures
+from tests.unit.broker.commands.test_topics import make_topic, update
 
 
 def test_ids_are_the_smallest_free_ones_when_none_is_chosen(root: Peer) -> None:

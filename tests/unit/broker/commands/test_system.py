@@ -6,9 +6,7 @@ from headstream.broker.accounts.sessions import Session
 from headstream.core.wire.commands.groups import CreateGroup, JoinGroup
 from headstream.core.wire.commands.system import GetMe, GetStats
 from tests.support.server.servers import Peer, Server
-from tests.unit.broker.commands.test_epochs import AT, peer
-
-__all__ = ["peer"]  # fixtures
+from tests.unit.broker.commands.test_epochs import AT
 
 
 def test_stats_need_a_login_when_an_unauthenticated_client_asks(server: Server) -> None:

@@ -12,11 +12,8 @@ from headstream.core.codec.binary import encode_sent
 from headstream.core.model.message import Message, MessageState
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.model.polling import ConsumerKind, PollingKind
-from headstream.core.wire.commands.messages import FlushMessages, PollMessages, SendMessages
-from headstream.core.wire.commands.offsets import ConsumerRef, StoreOffset
+from headstream.core.wire.commands import messages, offsets, streams, topics
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
-from headstream.core.wire.commands.streams import CreateStream, DeleteStream
-from headstream.core.wire.commands.topics import Compression, CreateTopic, DeleteTopic, ListTopics, PurgeTopic
 from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages, SetState
 from headstream.core.wire.refusals import status_of
 from headstream.core.wire.shapes import Identifier
@@ -24,7 +21,7 @@ from headstream.errors import HeadstreamError
 from tests.support.server.servers import Peer, Server
 
 ONE = encode_sent([Message(payload=b"one")])
-CONSUMER = ConsumerRef(ConsumerKind.CONSUMER, 1)
+CONSUMER = offsets.ConsumerRef(ConsumerKind.CONSUMER, 1)
 PLACES: list[tuple[Identifier, Identifier]] = [
     *(("shop", topic) for topic in ("orders", "nothing", 1, 77)),
     *((stream, "orders") for stream in ("nothing", 77)),
@@ -34,9 +31,9 @@ PLACES: list[tuple[Identifier, Identifier]] = [
 @pytest.fixture
 def shop(server: Server) -> Peer:
     root = server.root()
-    root.ask(CreateStream(0, "shop"))
+    root.ask(streams.CreateStream(0, "shop"))
     for name in ("orders", "bills"):
-        root.ask(CreateTopic("shop", 0, 1, Compression.NONE, 0, 0, 0, name))
+        root.ask(topics.CreateTopic("shop", 0, 1, topics.Compression.NONE, 0, 0, 0, name))
     root.session.is_extended = True
     return root
 
@@ -53,12 +50,12 @@ def refusal_of(peer: Peer, command: Any) -> tuple[int, str]:
 def commands_on(stream: Identifier, topic: Identifier) -> list[Any]:
     fetch = FetchMessages(stream, topic, 1, PollingKind.OFFSET, 0, 1)
     return [
-        SendMessages(stream, topic, Partitioning(PartitioningKind.BALANCED), ONE),
-        PollMessages(CONSUMER, stream, topic, 1, PollingKind.OFFSET, 0, 1, False),
-        FlushMessages(stream, topic, 1, False),
-        StoreOffset(CONSUMER, stream, topic, 1, 0),
-        DeleteTopic(stream, topic),
-        PurgeTopic(stream, topic),
+        messages.SendMessages(stream, topic, Partitioning(PartitioningKind.BALANCED), ONE),
+        messages.PollMessages(CONSUMER, stream, topic, 1, PollingKind.OFFSET, 0, 1, False),
+        messages.FlushMessages(stream, topic, 1, False),
+        offsets.StoreOffset(CONSUMER, stream, topic, 1, 0),
+        topics.DeleteTopic(stream, topic),
+        topics.PurgeTopic(stream, topic),
         AppendMessages(stream, topic, 1, ONE),
         fetch,
         SetState(stream, topic, 1, (0,), MessageState.POISONED),
@@ -82,8 +79,8 @@ def test_refusals_are_the_same_when_a_place_is_missing_and_when_it_is_not_the_us
         there = refusal_of(guest, command)
         assert there[0] == 41
         assert [refusal_of(guest, commands_on(*place)[number]) for place in PLACES[1:]] == [there] * (len(PLACES) - 1)
-    assert refusal_of(guest, DeleteStream("shop")) == refusal_of(guest, DeleteStream("nothing"))
-    assert refusal_of(guest, ListTopics("shop")) == refusal_of(guest, ListTopics("nothing"))
+    assert refusal_of(guest, streams.DeleteStream("shop")) == refusal_of(guest, streams.DeleteStream("nothing"))
+    assert refusal_of(guest, topics.ListTopics("shop")) == refusal_of(guest, topics.ListTopics("nothing"))
 
 
 def test_waits_are_refused_alike_when_a_place_is_missing_and_when_it_is_not_the_users(server: Server, shop: Peer) -> None:

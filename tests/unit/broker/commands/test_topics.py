@@ -11,45 +11,28 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.partitioning import Partitioning, PartitioningKind
 from headstream.core.model.topology import Limits, NewTopic
+from headstream.core.wire.commands import topics
 from headstream.core.wire.commands.messages import SendMessages
 from headstream.core.wire.commands.partitions import CreatePartitions, DeletePartitions, DeleteSegments
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
 from headstream.core.wire.commands.streams import CreateStream, DeleteStream, GetStream, ListStreams, PurgeStream, UpdateStream
 from headstream.core.wire.commands.system import GetStats
-from headstream.core.wire.commands.topics import (
-    NEVER,
-    SERVER_DEFAULT,
-    Compression,
-    CreateTopic,
-    DeleteTopic,
-    GetTopic,
-    ListTopics,
-    PurgeTopic,
-    UpdateTopic,
-)
 from headstream.core.wire.records import Command
 from headstream.core.wire.shapes import Identifier
 from headstream.log.administration import create_topic
 from tests.support.server.servers import Peer, Server
 
-NONE = Compression.NONE
+NONE = topics.Compression.NONE
 
 
-@pytest.fixture
-def root() -> Peer:
-    """A logged in client of a server with stream 1 `shop` and topic 1 `orders` of 3 partitions."""
-    peer = Server().root()
-    peer.ask(CreateStream(0, "shop"))
-    peer.ask(make_topic())
-    return peer
+def make_topic(name: str = "orders", id_: int = 0, partitions: int = 3, stream: Identifier = "shop") -> topics.CreateTopic:
+    return topics.CreateTopic(stream, id_, partitions, NONE, topics.SERVER_DEFAULT, topics.SERVER_DEFAULT, 0, name)
 
 
-def make_topic(name: str = "orders", id_: int = 0, partitions: int = 3, stream: Identifier = "shop") -> CreateTopic:
-    return CreateTopic(stream, id_, partitions, NONE, SERVER_DEFAULT, SERVER_DEFAULT, 0, name)
-
-
-def update(name: str = "orders", *, expiry: int = NEVER, size: int = NEVER, topic: Identifier = "orders") -> UpdateTopic:
-    return UpdateTopic("shop", topic, Compression.GZIP, expiry, size, 5, name)
+def update(
+    name: str = "orders", *, expiry: int = topics.NEVER, size: int = topics.NEVER, topic: Identifier = "orders"
+) -> topics.UpdateTopic:
+    return topics.UpdateTopic("shop", topic, topics.Compression.GZIP, expiry, size, 5, name)
 
 
 def send(peer: Peer, count: int, size: int, topic: Identifier = "orders", stream: Identifier = "shop") -> None:
@@ -69,21 +52,21 @@ def send(peer: Peer, count: int, size: int, topic: Identifier = "orders", stream
         (UpdateStream("nope", "other"), 1010),
         (DeleteStream(9), 1009),
         (PurgeStream("nope"), 1010),
-        (ListTopics(9), 1009),
+        (topics.ListTopics(9), 1009),
         (make_topic("orders", 7), 2013),
         (make_topic("orders", 1), 2013),
         (make_topic("other", 1), 2012),
         (make_topic(""), 2014),
         (make_topic("other", partitions=1001), 2015),
         (make_topic("other", stream=9), 1009),
-        (CreateTopic("shop", 1, 1, NONE, 0, 1000, 0, "orders"), 1019),  # before the name and the id
+        (topics.CreateTopic("shop", 1, 1, NONE, 0, 1000, 0, "orders"), 1019),  # before the name and the id
         (update(size=1000), 1019),
         (update("orders"), 0),
         (update(topic=9), 2010),
         (update(topic="nope"), 2011),
-        (DeleteTopic("shop", 9), 2010),
-        (DeleteTopic("nope", 9), 1010),
-        (PurgeTopic("shop", "nope"), 2011),
+        (topics.DeleteTopic("shop", 9), 2010),
+        (topics.DeleteTopic("nope", 9), 1010),
+        (topics.PurgeTopic("shop", "nope"), 2011),
         (CreatePartitions("shop", "orders", 0), 2015),
         (CreatePartitions("shop", "orders", 1000), 2015),  # beyond what a topic of this log may have
         (CreatePartitions("shop", 2, 1), 2010),
@@ -105,11 +88,11 @@ def test_command_is_answered_with_its_status_when_asked_by_root(root: Peer, comm
         (UpdateStream("shop", "mine"), 40),
         (DeleteStream("shop"), 40),
         (PurgeStream("shop"), 41),
-        (ListTopics("shop"), 40),
+        (topics.ListTopics("shop"), 40),
         (make_topic("mine"), 40),
         (update("mine"), 40),
-        (DeleteTopic("shop", "orders"), 40),
-        (PurgeTopic("shop", "orders"), 40),
+        (topics.DeleteTopic("shop", "orders"), 40),
+        (topics.PurgeTopic("shop", "orders"), 40),
         (CreatePartitions("shop", "orders", 1), 40),
         (DeletePartitions("shop", "orders", 1), 40),
         (DeleteSegments("shop", "orders", 1, 1), 40),
@@ -131,8 +114,8 @@ def test_lookup_is_answered_with_nothing_when_it_is_missing_or_not_permitted() -
     root.ask(make_topic())
     guest = server.connect_as("guest")
     for peer in (server.connect(), guest):
-        assert [peer.ask(GetStream("shop")), peer.ask(GetTopic("shop", "orders"))] == [None, None]
-    assert [root.ask(GetStream(9)), root.ask(GetTopic("shop", "nope")), root.ask(GetTopic(9, 1))] == [None] * 3
+        assert [peer.ask(GetStream("shop")), peer.ask(topics.GetTopic("shop", "orders"))] == [None, None]
+    assert [root.ask(GetStream(9)), root.ask(topics.GetTopic("shop", "nope")), root.ask(topics.GetTopic(9, 1))] == [None] * 3
 
 
 def test_permission_comes_after_existence_when_both_are_missing() -> None:
@@ -145,15 +128,18 @@ def test_permission_comes_after_existence_when_both_are_missing() -> None:
 @pytest.mark.parametrize("name", ["a\x00b", "a\tb"])
 def test_an_existing_topic_whose_name_has_control_characters_is_listed_changed_and_deleted(root: Peer, name: str) -> None:
     create_topic(root.dispatcher.broker.backing.log, NewTopic(TopicName("shop", name), 1, Limits.WIDE), 1)
-    assert name in [topic.name for topic in root.ask(ListTopics("shop"))]
+    assert name in [topic.name for topic in root.ask(topics.ListTopics("shop"))]
     assert TopicName("shop", name) in [TopicName(topic.stream, topic.name) for topic in root.dispatcher.broker.topics.list()]
     root.ask(update(name, topic=2))
-    root.ask(DeleteTopic("shop", 2))
-    assert root.ask(GetTopic("shop", name)) is None
+    root.ask(topics.DeleteTopic("shop", 2))
+    assert root.ask(topics.GetTopic("shop", name)) is None
 
 
 def test_topic_reports_what_the_server_settled_when_it_is_left_to_it() -> None:
-    for settings, expiry, size in (({}, NEVER, NEVER), ({"message_expiry_us": 60, "max_topic_bytes": 1 << 30}, 60, 1 << 30)):
+    for settings, expiry, size in (
+        ({}, topics.NEVER, topics.NEVER),
+        ({"message_expiry_us": 60, "max_topic_bytes": 1 << 30}, 60, 1 << 30),
+    ):
         root = Server(**settings).root()
         root.ask(CreateStream(0, "shop"))
         topic = root.ask(make_topic())
@@ -162,20 +148,20 @@ def test_topic_reports_what_the_server_settled_when_it_is_left_to_it() -> None:
 
 def test_update_replaces_all_settings_and_the_name_when_asked(root: Peer) -> None:
     root.ask(update("later", expiry=1000, size=2_000_000_000))
-    topic = root.ask(GetTopic("shop", "later"))
+    topic = root.ask(topics.GetTopic("shop", "later"))
     assert topic is not None
     assert (topic.id, topic.message_expiry, topic.max_topic_size) == (1, 1000, 2_000_000_000)
-    assert (topic.compression, topic.replication_factor) == (Compression.GZIP, 5)
+    assert (topic.compression, topic.replication_factor) == (topics.Compression.GZIP, 5)
     root.ask(UpdateStream(1, "store"))
-    assert root.ask(GetTopic("store", "later")) == topic
-    assert root.status(DeleteTopic("shop", "later")) == 1010
+    assert root.ask(topics.GetTopic("store", "later")) == topic
+    assert root.status(topics.DeleteTopic("shop", "later")) == 1010
 
 
 def test_sizes_are_the_original_ones_when_batches_and_messages_are_counted(root: Peer) -> None:
     """The two cases that a suite of the original asks for: 1000 messages in a send, and 117 of 57 bytes again and again."""
     messages = encode_sent([Message(payload=f"message {number}".encode()) for number in range(1000)])
     root.ask(SendMessages("shop", "orders", Partitioning(PartitioningKind.PARTITION_ID, b"\1\0\0\0"), messages))
-    first = root.ask(GetTopic("shop", "orders"))
+    first = root.ask(topics.GetTopic("shop", "orders"))
     assert first is not None
     assert (first.size_bytes, first.messages_count) == (55_914, 1000)
     assert [(part.id, part.segments_count, part.current_offset, part.messages_count) for part in first.partitions] == [
@@ -186,7 +172,7 @@ def test_sizes_are_the_original_ones_when_batches_and_messages_are_counted(root:
     root.ask(make_topic("others"))
     for times in (1, 2):
         send(root, 117, 57, "others")
-        second = root.ask(GetTopic("shop", "others"))
+        second = root.ask(topics.GetTopic("shop", "others"))
         assert second is not None
         assert (second.size_bytes, second.messages_count) == (times * 117 * (45 + 57), times * 117)
     assert second is not None
@@ -199,9 +185,9 @@ def test_sizes_are_the_original_ones_when_batches_and_messages_are_counted(root:
 
 def test_purge_leaves_the_structure_when_messages_go(root: Peer) -> None:
     send(root, 3, 10)
-    root.ask(PurgeTopic("shop", "orders"))
+    root.ask(topics.PurgeTopic("shop", "orders"))
     send(root, 1, 10)
     root.ask(PurgeStream("shop"))
-    topic = root.ask(GetTopic("shop", "orders"))
+    topic = root.ask(topics.GetTopic("shop", "orders"))
     assert topic is not None
     assert (topic.id, topic.messages_count, topic.size_bytes, len(topic.partitions)) == (1, 0, 0, 3)

@@ -12,7 +12,6 @@ import pytest
 
 import headstream as hs
 from headstream.broker.broker import Broker
-from headstream.client.client import Client
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Fsync, Limits, NewTopic
 from headstream.log.administration import create_topic
@@ -54,7 +53,7 @@ class _Place:
         self.log = self._open()
         create_topic(self.log, NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE, Fsync.ALWAYS), 1)
         create_topic(self.log, NewTopic(TopicName("shop", "dead"), 2, Limits.WIDE), 2)
-        self.client = Client(Broker(self.log))
+        self.client = hs.Client(Broker(self.log))
         for number in range(COUNT):
             self.client.send(TOPIC, b"%d" % number, key=b"%d" % number)
 
@@ -69,7 +68,7 @@ class _Place:
             self.files.cut_power()
         self.files.revive()
         self.log = self._open()
-        self.client = Client(Broker(self.log))
+        self.client = hs.Client(Broker(self.log))
 
     def consume(self, order: str, attempts: int) -> list[bytes | None]:
         """Process what is there; message 1 always fails. Return what was done."""

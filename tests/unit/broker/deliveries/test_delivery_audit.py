@@ -18,9 +18,7 @@ from headstream.core.model.leases import LeaseStep
 from headstream.core.model.polling import PollingStrategy
 from headstream.core.model.transitions import TransitionKind
 from headstream.core.wire.commands.topics import DeleteTopic
-from headstream.core.wire.extensions.groups import EnterGroup
-from headstream.core.wire.extensions.leases import LeaseMessages
-from headstream.core.wire.extensions.messages import SetState
+from headstream.core.wire.extensions import groups, leases, messages
 from headstream.errors import OffsetOutOfRangeError
 from tests.support.server.servers import Peer, Server
 from tests.unit.broker.deliveries.test_delivery_views import AT, SECOND, fill_every_status, history, lease, peer, say
@@ -69,10 +67,10 @@ def test_an_audit_has_a_row_of_each_transition(server: Server, peer: Peer) -> No
 
 def test_states_that_are_set_are_counted_and_audited_with_who_and_why(server: Server, peer: Peer) -> None:
     audit = DeliveryAudit(server.broker, AUDIT, lambda user_id: {1: "iggy"}.get(user_id, ""))
-    peer.ask(SetState(*AT, 1, (3, 4, 9), 20, "not JSON"))
-    peer.ask(SetState(*AT, 1, (4,), 1))
+    peer.ask(messages.SetState(*AT, 1, (3, 4, 9), 20, "not JSON"))
+    peer.ask(messages.SetState(*AT, 1, (4,), 1))
     with pytest.raises(OffsetOutOfRangeError):
-        peer.ask(SetState(*AT, 1, (99,), 20))
+        peer.ask(messages.SetState(*AT, 1, (99,), 20))
     audit.close()
     rows = rows_of(server)
     told = [(row["from_offset"], row["until_offset"], row["state"], row["reason"]) for row in rows]
@@ -85,8 +83,8 @@ def test_states_that_are_set_are_counted_and_audited_with_who_and_why(server: Se
 def test_the_audit_topic_is_not_audited(server: Server, peer: Peer) -> None:
     audit = DeliveryAudit(server.broker, AUDIT, lambda _: "")
     lease(peer, 1, 1)
-    member = peer.ask(EnterGroup("ops", "audit", "auditors", 60_000, True)).member_id
-    peer.ask(LeaseMessages("ops", "audit", "auditors", member, 1, 10, 30 * SECOND, {}))
+    member = peer.ask(groups.EnterGroup("ops", "audit", "auditors", 60_000, True)).member_id
+    peer.ask(leases.LeaseMessages("ops", "audit", "auditors", member, 1, 10, 30 * SECOND, {}))
     audit.close()
     assert {row["topic"] for row in rows_of(server)} == {"shop/jobs"}
 

@@ -12,15 +12,8 @@ from headstream.core.model.delivery_views import DeliveryCounts, DeliveryStatus
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.leases import LeaseStep
 from headstream.core.model.message import Message, MessageState
-from headstream.core.wire.codes import EXTENSION_CONTEXT
-from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.topics import DeleteTopic
-from headstream.core.wire.extensions.deliveries import ChangedDelivery, SettleDeliveries
-from headstream.core.wire.extensions.delivery_views import GetDelivery, GetGroupDeliveries, ToldMessage
-from headstream.core.wire.extensions.groups import EnterGroup
-from headstream.core.wire.extensions.leases import ChangedLease, LeaseMessages, SettleLeases
-from headstream.core.wire.extensions.messages import AppendMessages, SetState
-from headstream.core.wire.extensions.topic_options import CreateOpenTopic
+from headstream.core.wire.extensions import deliveries, delivery_views, groups, leases, messages, topic_options
 from headstream.errors import GroupNotFoundError, OffsetOutOfRangeError
 from tests.support.server.servers import Peer, Server
 
@@ -30,27 +23,28 @@ SECOND = 1_000_000
 
 @pytest.fixture
 def peer(server: Server) -> Peer:
-    peer = server.connect()
-    peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
+    peer = server.ours()
     for name in ("jobs", "dead"):
-        peer.ask(CreateOpenTopic("shop", name, 1))
-    peer.ask(AppendMessages(*AT, 1, encode_sent([Message(payload=b"%d" % number) for number in range(20)])))
+        peer.ask(topic_options.CreateOpenTopic("shop", name, 1))
+    peer.ask(messages.AppendMessages(*AT, 1, encode_sent([Message(payload=b"%d" % number) for number in range(20)])))
     return peer
 
 
 def lease(peer: Peer, token: int, count: int, worker: str = "host-1", attempts: int = 3) -> None:
-    member = peer.ask(EnterGroup(*AT, "workers", 60_000, True)).member_id
-    leased = LeaseMessages(*AT, "workers", member, token, count, 30 * SECOND, {}, worker, RetryOrder.SKIP, attempts, "shop/dead")
+    member = peer.ask(groups.EnterGroup(*AT, "workers", 60_000, True)).member_id
+    leased = leases.LeaseMessages(
+        *AT, "workers", member, token, count, 30 * SECOND, {}, worker, RetryOrder.SKIP, attempts, "shop/dead"
+    )
     peer.ask(leased)
 
 
 def say(peer: Peer, step: LeaseStep, token: int, begin: int, until: int | None = None, **options: Any) -> None:
-    change = ChangedLease(step, token, begin, begin + 1 if until is None else until, **options)
-    assert peer.ask(SettleLeases(*AT, "workers", 1, (change,), dead_letter="shop/dead")).refused == ()
+    change = leases.ChangedLease(step, token, begin, begin + 1 if until is None else until, **options)
+    assert peer.ask(leases.SettleLeases(*AT, "workers", 1, (change,), dead_letter="shop/dead")).refused == ()
 
 
-def history(peer: Peer, offset: int, group: str = "workers") -> ToldMessage:
-    return peer.ask(GetDelivery(*AT, group, 1, offset))
+def history(peer: Peer, offset: int, group: str = "workers") -> delivery_views.ToldMessage:
+    return peer.ask(delivery_views.GetDelivery(*AT, group, 1, offset))
 
 
 def counts_of(server: Server, group: str = "workers") -> DeliveryCounts:
@@ -81,7 +75,7 @@ def test_counts_tell_how_many_messages_have_each_status(server: Server, peer: Pe
     assert (counts.pending, counts.leased, counts.delayed, counts.deferred, counts.poisoned) == (14, 2, 1, 1, 1)
     assert counts.oldest_leased_us == server.clock.now_us()
     server.clock.now_s += 5
-    (told,) = peer.ask(GetGroupDeliveries(*AT, "workers")).partitions
+    (told,) = peer.ask(delivery_views.GetGroupDeliveries(*AT, "workers")).partitions
     assert (told.leased, told.open_letters, told.oldest_leased_us) == (2, 1, server.clock.now_us() - 5 * SECOND)
     assert told.oldest_poisoned_us == server.clock.now_us() - 67 * SECOND
 
@@ -108,8 +102,8 @@ def test_a_message_of_each_status_tells_its_story(server: Server, peer: Peer) ->
 
 def test_the_story_of_an_ordered_group_names_its_consumers(server: Server, peer: Peer) -> None:
     for number in (1, 2):
-        failed = ChangedDelivery(DeliveryStep.FAILED, 0, 1, number, 5 * SECOND, "", f"error {number}")
-        peer.ask(SettleDeliveries(*AT, "billing", 1, 1, (failed,), worker=f"host-{number}"))
+        failed = deliveries.ChangedDelivery(DeliveryStep.FAILED, 0, 1, number, 5 * SECOND, "", f"error {number}")
+        peer.ask(deliveries.SettleDeliveries(*AT, "billing", 1, 1, (failed,), worker=f"host-{number}"))
         server.clock.now_s += 1
     told = history(peer, 0, "billing")
     assert told.status is DeliveryStatus.DELAYED
@@ -117,7 +111,7 @@ def test_the_story_of_an_ordered_group_names_its_consumers(server: Server, peer:
         (1, "host-1", "error 1"),
         (2, "host-2", "error 2"),
     ]
-    peer.ask(SettleDeliveries(*AT, "billing", 1, 1, (ChangedDelivery(DeliveryStep.BEGUN, 0, 1),)))
+    peer.ask(deliveries.SettleDeliveries(*AT, "billing", 1, 1, (deliveries.ChangedDelivery(DeliveryStep.BEGUN, 0, 1),)))
     assert history(peer, 0, "billing").status is DeliveryStatus.LEASED
 
 
@@ -136,7 +130,7 @@ def test_a_letter_is_open_until_it_is_discarded_or_gone(server: Server, peer: Pe
         server.clock.now_s += 1
     first_us = server.clock.now_us() - 2 * SECOND
     assert (counts_of(server).open_letters, counts_of(server).oldest_poisoned_us) == (2, first_us)
-    peer.ask(SetState("shop", "dead", 1, (0,), MessageState.MARKED_FOR_DELETION.value, "discarded"))
+    peer.ask(messages.SetState("shop", "dead", 1, (0,), MessageState.MARKED_FOR_DELETION.value, "discarded"))
     assert (counts_of(server).open_letters, counts_of(server).oldest_poisoned_us) == (1, first_us + SECOND)
     peer.ask(DeleteTopic("shop", "dead"))
     assert (counts_of(server).open_letters, counts_of(server).oldest_poisoned_us, counts_of(server).poisoned) == (0, None, 2)

@@ -13,46 +13,33 @@ from headstream.core.model.deliveries import DeliveryStep
 from headstream.core.model.leases import SKIPPED, LeaseStep
 from headstream.core.model.message import Message
 from headstream.core.model.transitions import TransitionKind
-from headstream.core.wire.codes import EXTENSION_CONTEXT
-from headstream.core.wire.commands.sessions import Login
-from headstream.core.wire.extensions.deliveries import ChangedDelivery, GetDeliveries, SettledDeliveries, SettleDeliveries
-from headstream.core.wire.extensions.delivery_views import GetGroupDeliveries
-from headstream.core.wire.extensions.groups import EnterGroup, ExitGroup, SeekGroup
-from headstream.core.wire.extensions.leases import ChangedLease, LeasedMessages, LeaseMessages, RefusedChanges, SettleLeases
-from headstream.core.wire.extensions.messages import AppendMessages
-from headstream.core.wire.extensions.topic_options import CreateOpenTopic
+from headstream.core.wire.extensions import deliveries, delivery_views, groups, leases, messages, topic_options
 from headstream.log.opening import close_log
 from tests.support.server.servers import Peer, Server
 
 AT = ("shop", "jobs")
-ENTER = EnterGroup(*AT, "workers", 60_000, True)
+ENTER = groups.EnterGroup(*AT, "workers", 60_000, True)
 SECOND = 1_000_000
 DAY_S = 86_400
 RULE: dict[str, Any] = {"pause_failures": 2, "pause_attempts": 4, "pause_us": 60 * SECOND}
 
 
-def set_up(server: Server) -> Peer:
-    peer = server.connect()
-    peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
-    return peer
-
-
 @pytest.fixture
 def peer(server: Server) -> Peer:
-    peer = set_up(server)
-    peer.ask(CreateOpenTopic("shop", "jobs", 2))
+    peer = server.ours()
+    peer.ask(topic_options.CreateOpenTopic("shop", "jobs", 2))
     for partition in (1, 2):
-        peer.ask(AppendMessages(*AT, partition, encode_sent([Message(payload=b"%d" % number) for number in range(20)])))
+        peer.ask(messages.AppendMessages(*AT, partition, encode_sent([Message(payload=b"%d" % number) for number in range(20)])))
     return peer
 
 
-def lease(peer: Peer, member: int, token: int, count: int = 10, lease_s: int = 30, **options: Any) -> LeasedMessages:
-    return peer.ask(LeaseMessages(*AT, "workers", member, token, count, lease_s * SECOND, {}, **(RULE | options)))
+def lease(peer: Peer, member: int, token: int, count: int = 10, lease_s: int = 30, **options: Any) -> leases.LeasedMessages:
+    return peer.ask(leases.LeaseMessages(*AT, "workers", member, token, count, lease_s * SECOND, {}, **(RULE | options)))
 
 
-def say(peer: Peer, step: LeaseStep, token: int, begin: int, until: int | None = None, reason: str = "") -> RefusedChanges:
-    change = ChangedLease(step, token, begin, begin + 1 if until is None else until, SECOND, reason, "no")
-    return peer.ask(SettleLeases(*AT, "workers", 1, (change,), **RULE))
+def say(peer: Peer, step: LeaseStep, token: int, begin: int, until: int | None = None, reason: str = "") -> leases.RefusedChanges:
+    change = leases.ChangedLease(step, token, begin, begin + 1 if until is None else until, SECOND, reason, "no")
+    return peer.ask(leases.SettleLeases(*AT, "workers", 1, (change,), **RULE))
 
 
 def pause_two_of_four(peer: Peer, member: int) -> None:
@@ -63,6 +50,15 @@ def pause_two_of_four(peer: Peer, member: int) -> None:
     assert say(peer, LeaseStep.FAILED, 1, 3).paused_us == 60 * SECOND
 
 
+def wait_for_trial(server: Server, peer: Peer) -> list[int]:
+    """Pause the group with two members, and let the pause end; no other message of partition 1 is leased."""
+    members = [peer.ask(ENTER).member_id for _ in range(2)]
+    pause_two_of_four(peer, members[0])
+    say(peer, LeaseStep.RELEASED, 1, 4, 10)
+    server.clock.now_s += 60
+    return members
+
+
 def test_a_paused_group_leases_nothing_to_any_worker_until_the_pause_is_over(server: Server, peer: Peer) -> None:
     members = [peer.ask(ENTER).member_id for _ in range(2)]
     pause_two_of_four(peer, members[0])
@@ -71,17 +67,14 @@ def test_a_paused_group_leases_nothing_to_any_worker_until_the_pause_is_over(ser
         found = lease(peer, member, 10 + member)
         assert (found.partition, found.is_paused, found.wait_us) == (0, True, 40 * SECOND)
     assert say(peer, LeaseStep.DONE, 1, 4).paused_us == 40 * SECOND  # what was leased before can be settled
-    counts = peer.ask(GetGroupDeliveries(*AT, "workers"))
+    counts = peer.ask(delivery_views.GetGroupDeliveries(*AT, "workers"))
     assert (counts.paused_until_us - counts.now_us, counts.failed_attempts, counts.last_attempts, counts.pauses) == (
         *(40 * SECOND, 2, 4, 1),
     )
 
 
 def test_after_a_pause_one_message_is_on_trial_for_all_workers(server: Server, peer: Peer) -> None:
-    members = [peer.ask(ENTER).member_id for _ in range(2)]
-    pause_two_of_four(peer, members[0])
-    say(peer, LeaseStep.RELEASED, 1, 4, 10)
-    server.clock.now_s += 60
+    members = wait_for_trial(server, peer)
     trial = lease(peer, members[0], 2)
     assert sum(each.until_offset - each.from_offset for each in trial.ranges) == 1
     other = lease(peer, members[1], 3)
@@ -93,10 +86,7 @@ def test_after_a_pause_one_message_is_on_trial_for_all_workers(server: Server, p
 
 
 def test_a_failed_trial_and_one_whose_lease_ends_pause_the_group_again(server: Server, peer: Peer) -> None:
-    members = [peer.ask(ENTER).member_id for _ in range(2)]
-    pause_two_of_four(peer, members[0])
-    say(peer, LeaseStep.RELEASED, 1, 4, 10)
-    server.clock.now_s += 60
+    members = wait_for_trial(server, peer)
     (each,) = lease(peer, members[0], 2).ranges
     assert say(peer, LeaseStep.FAILED, 2, each.from_offset).paused_us == 60 * SECOND
     server.clock.now_s += 60
@@ -104,7 +94,7 @@ def test_a_failed_trial_and_one_whose_lease_ends_pause_the_group_again(server: S
     server.clock.now_s += 31
     other = lease(peer, members[1], 4)
     assert (other.partition, other.is_paused, other.wait_us) == (0, True, 60 * SECOND)
-    assert peer.ask(GetGroupDeliveries(*AT, "workers")).pauses == 3
+    assert peer.ask(delivery_views.GetGroupDeliveries(*AT, "workers")).pauses == 3
 
 
 def test_leases_from_before_a_pause_that_end_meanwhile_do_not_decide_its_trial(server: Server, peer: Peer) -> None:
@@ -112,7 +102,7 @@ def test_leases_from_before_a_pause_that_end_meanwhile_do_not_decide_its_trial(s
     pause_two_of_four(peer, members[0])  # messages 4 to 9 stay leased
     server.clock.now_s += 60
     assert lease(peer, members[1], 2).ranges
-    assert peer.ask(GetGroupDeliveries(*AT, "workers")).pauses == 1
+    assert peer.ask(delivery_views.GetGroupDeliveries(*AT, "workers")).pauses == 1
 
 
 def test_messages_whose_lease_ends_during_a_trial_are_leased_again(server: Server, peer: Peer) -> None:
@@ -127,10 +117,7 @@ def test_messages_whose_lease_ends_during_a_trial_are_leased_again(server: Serve
 
 
 def test_a_released_trial_goes_to_another_worker(server: Server, peer: Peer) -> None:
-    members = [peer.ask(ENTER).member_id for _ in range(2)]
-    pause_two_of_four(peer, members[0])
-    say(peer, LeaseStep.RELEASED, 1, 4, 10)
-    server.clock.now_s += 60
+    members = wait_for_trial(server, peer)
     (each,) = lease(peer, members[0], 2).ranges
     say(peer, LeaseStep.RELEASED, 2, each.from_offset)
     assert lease(peer, members[1], 3).partition == 1
@@ -142,7 +129,7 @@ def test_ended_leases_count_as_failed_attempts_and_passed_over_messages_as_none(
     say(peer, LeaseStep.DONE, 1, 0, 4, SKIPPED)  # a filter left them out
     server.clock.now_s += 31
     assert lease(peer, member, 2).is_paused  # four leases ended: 4 failures of 4 attempts
-    counts = peer.ask(GetGroupDeliveries(*AT, "workers"))
+    counts = peer.ask(delivery_views.GetGroupDeliveries(*AT, "workers"))
     assert (counts.failed_attempts, counts.last_attempts) == (4, 4)
 
 
@@ -158,20 +145,20 @@ def test_deferred_messages_and_workers_without_the_option_are_not_held_up(server
 
 
 def test_a_seek_ends_a_pause(server: Server, peer: Peer) -> None:
-    steps = tuple(ChangedDelivery(DeliveryStep.FAILED, number, number + 1, 1, 0, "", "no") for number in range(4))
-    settle = SettleDeliveries(*AT, "billing", 1, 4, steps, **RULE)
+    steps = tuple(deliveries.ChangedDelivery(DeliveryStep.FAILED, number, number + 1, 1, 0, "", "no") for number in range(4))
+    settle = deliveries.SettleDeliveries(*AT, "billing", 1, 4, steps, **RULE)
     assert peer.ask(settle).paused_us == 60 * SECOND
     assert peer.ask(settle).paused_us == 60 * SECOND  # a repeated request
-    assert peer.ask(GetDeliveries(*AT, "billing", 2)).paused_us == 60 * SECOND
-    assert peer.ask(GetGroupDeliveries(*AT, "billing")).pauses == 1
-    peer.ask(SeekGroup(*AT, "billing", {1: 0}))
-    assert peer.ask(GetDeliveries(*AT, "billing", 2)).paused_us == 0
+    assert peer.ask(deliveries.GetDeliveries(*AT, "billing", 2)).paused_us == 60 * SECOND
+    assert peer.ask(delivery_views.GetGroupDeliveries(*AT, "billing")).pauses == 1
+    peer.ask(groups.SeekGroup(*AT, "billing", {1: 0}))
+    assert peer.ask(deliveries.GetDeliveries(*AT, "billing", 2)).paused_us == 0
 
 
 def test_owners_of_partitions_report_their_successes(server: Server, peer: Peer) -> None:
-    def settle(partition: int, succeeded: int, *failed: int) -> SettledDeliveries:
-        steps = tuple(ChangedDelivery(DeliveryStep.FAILED, each, each + 1, 1, 0, "", "no") for each in failed)
-        return peer.ask(SettleDeliveries(*AT, "billing", partition, 9, steps, succeeded=succeeded, **RULE))
+    def settle(partition: int, succeeded: int, *failed: int) -> deliveries.SettledDeliveries:
+        steps = tuple(deliveries.ChangedDelivery(DeliveryStep.FAILED, each, each + 1, 1, 0, "", "no") for each in failed)
+        return peer.ask(deliveries.SettleDeliveries(*AT, "billing", partition, 9, steps, succeeded=succeeded, **RULE))
 
     assert settle(1, 3, 3).paused_us == 0
     assert settle(2, 3, 2).paused_us == 0  # 1 of the last 4, in both partitions
@@ -180,17 +167,17 @@ def test_owners_of_partitions_report_their_successes(server: Server, peer: Peer)
 
 def test_a_pause_outlives_the_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     server = Server(directory=tmp_path / "log")
-    peer = set_up(server)
-    peer.ask(CreateOpenTopic("shop", "jobs", 2))
-    peer.ask(AppendMessages(*AT, 1, encode_sent([Message(payload=b"x")] * 20)))
+    peer = server.ours()
+    peer.ask(topic_options.CreateOpenTopic("shop", "jobs", 2))
+    peer.ask(messages.AppendMessages(*AT, 1, encode_sent([Message(payload=b"x")] * 20)))
     with caplog.at_level(logging.WARNING, "headstream.log"):
         pause_two_of_four(peer, member := peer.ask(ENTER).member_id)
     assert "group 'workers' of shop/jobs is paused for 60 s: 2 of its last 4 attempts failed" in caplog.text
     assert server.broker.transitions.counts[TransitionKind.PAUSED] == 1
-    peer.ask(ExitGroup(*AT, "workers", member))
+    peer.ask(groups.ExitGroup(*AT, "workers", member))
     close_log(server.broker.backing.log)
     again = Server(directory=tmp_path / "log")
-    peer = set_up(again)
+    peer = again.ours()
     assert lease(peer, peer.ask(ENTER).member_id, 9).is_paused
     again.clock.now_s += 60
     (each,) = lease(peer, peer.ask(ENTER).member_id, 10).ranges
@@ -200,27 +187,27 @@ def test_a_pause_outlives_the_process(tmp_path: Path, caplog: pytest.LogCaptureF
 
 def test_a_pause_that_followed_the_clock_back_is_over_for_the_next_process_too(tmp_path: Path) -> None:
     server = Server(directory=tmp_path / "log")
-    peer = set_up(server)
-    peer.ask(CreateOpenTopic("shop", "jobs", 2))
-    peer.ask(AppendMessages(*AT, 1, encode_sent([Message(payload=b"x")] * 20)))
+    peer = server.ours()
+    peer.ask(topic_options.CreateOpenTopic("shop", "jobs", 2))
+    peer.ask(messages.AppendMessages(*AT, 1, encode_sent([Message(payload=b"x")] * 20)))
     pause_two_of_four(peer, member := peer.ask(ENTER).member_id)
     say(peer, LeaseStep.RELEASED, 1, 4, 10)
     server.clock.now_s -= DAY_S
     assert lease(peer, member, 9).wait_us == 60 * SECOND
-    peer.ask(ExitGroup(*AT, "workers", member))
+    peer.ask(groups.ExitGroup(*AT, "workers", member))
     close_log(server.broker.backing.log)
     again = Server(directory=tmp_path / "log")
     again.clock.now_s = server.clock.now_s + 60
-    peer = set_up(again)
+    peer = again.ours()
     (each,) = lease(peer, peer.ask(ENTER).member_id, 10).ranges  # on trial
     assert say(peer, LeaseStep.DONE, 10, each.from_offset).paused_us == 0
     close_log(again.broker.backing.log)
 
 
 def test_a_pause_of_a_group_without_members_ends_after_the_clock_was_set_back(server: Server, peer: Peer) -> None:
-    def settle(succeeded: int, *failed: int) -> SettledDeliveries:
-        steps = tuple(ChangedDelivery(DeliveryStep.FAILED, each, each + 1, 1, 0, "", "no") for each in failed)
-        return peer.ask(SettleDeliveries(*AT, "billing", 1, 9, steps, succeeded=succeeded, **RULE))
+    def settle(succeeded: int, *failed: int) -> deliveries.SettledDeliveries:
+        steps = tuple(deliveries.ChangedDelivery(DeliveryStep.FAILED, each, each + 1, 1, 0, "", "no") for each in failed)
+        return peer.ask(deliveries.SettleDeliveries(*AT, "billing", 1, 9, steps, succeeded=succeeded, **RULE))
 
     assert settle(2, 1, 2).paused_us == 60 * SECOND
     server.clock.now_s -= DAY_S

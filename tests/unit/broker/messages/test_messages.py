@@ -15,25 +15,15 @@ from headstream.core.model.polling import OffsetOwner, Polled, PollingStrategy
 from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import InvalidInputError, InvalidOptionError, PartitionNotFoundError
 from headstream.log.opening import open_memory
-from tests.support.log.logs import batch, payloads
+from tests.support.log.logs import Clock, batch, payloads
 
 TOPIC = TopicName("shop", "orders")
 GROUP = OffsetOwner.group("g")
 
 
-class Clock:
-    """A clock that says what it is told."""
-
-    def __init__(self) -> None:
-        self.now_us = 1000
-
-    def __call__(self) -> int:
-        return self.now_us
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1000)
 
 
 @pytest.fixture

@@ -12,21 +12,11 @@ from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.polling import ConsumerKind, PollingKind
-from headstream.core.wire.codes import EXTENSION_CONTEXT
 from headstream.core.wire.commands.groups import CreateGroup, DeleteGroup
 from headstream.core.wire.commands.messages import PollMessages
 from headstream.core.wire.commands.offsets import ConsumerRef, DeleteOffset, StoreOffset
-from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.commands.topics import DeleteTopic, PurgeTopic
-from headstream.core.wire.extensions.groups import (
-    CommitMember,
-    CommitOffsets,
-    EnterGroup,
-    ExitGroup,
-    GetGroupLag,
-    ReportMember,
-    SeekGroup,
-)
+from headstream.core.wire.extensions import groups
 from headstream.core.wire.extensions.messages import AppendMessages, FetchMessages
 from headstream.core.wire.extensions.topic_options import CreateOpenTopic
 from headstream.core.wire.records import Command
@@ -43,12 +33,6 @@ def consumer(number: int, kind: ConsumerKind = ConsumerKind.CONSUMER) -> Consume
     return ConsumerRef(kind, number if kind is ConsumerKind.CONSUMER else f"g{number}")
 
 
-def our_peer(server: Server) -> Peer:
-    peer = server.connect()
-    peer.ask(Login("iggy", "iggy", "1.0.0", EXTENSION_CONTEXT))
-    return peer
-
-
 def topic(peer: Peer, name: str = "orders") -> None:
     peer.ask(CreateOpenTopic("shop", name, 1))
     peer.ask(AppendMessages("shop", name, 1, encode_sent([Message(payload=b"a")])))
@@ -58,8 +42,8 @@ COMMITS: dict[str, Commit] = {
     "store": lambda peer, number: StoreOffset(consumer(number), *AT, 1, 0),
     "poll": lambda peer, number: PollMessages(consumer(number), *AT, 1, PollingKind.FIRST, 0, 1, True),
     "fetch": lambda peer, number: FetchMessages(*AT, 1, PollingKind.FIRST, 0, 1, consumer=consumer(number), auto_commit=True),
-    "commit": lambda peer, number: CommitOffsets(*AT, consumer(number, ConsumerKind.GROUP), {1: 1}, {}),
-    "seek": lambda peer, number: SeekGroup(*AT, f"g{number}", {1: 1}),
+    "commit": lambda peer, number: groups.CommitOffsets(*AT, consumer(number, ConsumerKind.GROUP), {1: 1}, {}),
+    "seek": lambda peer, number: groups.SeekGroup(*AT, f"g{number}", {1: 1}),
 }
 
 
@@ -70,7 +54,7 @@ def server() -> Server:
 
 @pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS)
 def test_a_new_consumer_is_refused_when_its_user_stores_offsets_for_as_many_as_it_may(server: Server, commit: Commit) -> None:
-    peer = our_peer(server)
+    peer = server.ours()
     topic(peer)
     for number in range(1, LIMIT + 1):
         peer.ask(commit(peer, number))
@@ -83,19 +67,19 @@ def test_a_new_consumer_is_refused_when_its_user_stores_offsets_for_as_many_as_i
 
 
 def test_a_new_group_is_refused_when_one_of_its_members_commits_beyond_the_limit(server: Server) -> None:
-    peer = our_peer(server)
+    peer = server.ours()
     topic(peer)
     statuses = []
     for number in range(1, LIMIT + 2):
         group = f"g{number}"
-        member = peer.ask(EnterGroup(*AT, group, 60_000)).member_id
-        generation = peer.ask(ReportMember(*AT, group, member, ())).generation
-        statuses.append(peer.status(CommitMember(*AT, group, member, generation, {1: 1}, {})))
+        member = peer.ask(groups.EnterGroup(*AT, group, 60_000)).member_id
+        generation = peer.ask(groups.ReportMember(*AT, group, member, ())).generation
+        statuses.append(peer.status(groups.CommitMember(*AT, group, member, generation, {1: 1}, {})))
     assert statuses == [0] * LIMIT + [3012]
 
 
 def test_consumers_of_all_topics_count_together_when_a_user_commits(server: Server) -> None:
-    peer = our_peer(server)
+    peer = server.ours()
     for name in ("a", "b"):
         topic(peer, name)
     for place in (("a", 1), ("a", 2), ("b", 1)):
@@ -107,7 +91,7 @@ def test_consumers_of_all_topics_count_together_when_a_user_commits(server: Serv
     "makes_room", [DeleteOffset(consumer(1), *AT, 1), PurgeTopic(*AT), DeleteTopic(*AT)], ids=["delete", "purge", "delete topic"]
 )
 def test_room_for_new_consumers_is_there_when_offsets_are_gone(server: Server, makes_room: Command[None]) -> None:
-    peer = our_peer(server)
+    peer = server.ours()
     topic(peer)
     topic(peer, "other")
     for number in range(1, LIMIT + 1):
@@ -119,20 +103,20 @@ def test_room_for_new_consumers_is_there_when_offsets_are_gone(server: Server, m
 
 def test_the_limit_holds_when_the_server_has_been_started_again(tmp_path: Path) -> None:
     server = Server(most_consumers=LIMIT, directory=tmp_path)
-    peer = our_peer(server)
+    peer = server.ours()
     topic(peer)
     for number in range(1, LIMIT + 1):
         peer.ask(StoreOffset(consumer(number), *AT, 1, 0))
     server.broker.close()
     server = Server(most_consumers=LIMIT, directory=tmp_path)
-    peer = our_peer(server)
+    peer = server.ours()
     assert peer.status(StoreOffset(consumer(LIMIT + 1), *AT, 1, 0)) == 3012
     assert len(list(tmp_path.glob("streams/*/*/offsets/*.offsets"))) == LIMIT
     server.broker.close()
 
 
 def test_a_created_group_is_refused_when_its_topic_has_as_many_as_it_may(server: Server) -> None:
-    peer = our_peer(server)
+    peer = server.ours()
     topic(peer)
     for number in range(LIMIT):
         peer.ask(CreateGroup(*AT, 0, f"g{number}"))
@@ -144,14 +128,14 @@ def test_a_created_group_is_refused_when_its_topic_has_as_many_as_it_may(server:
 
 def test_groups_leave_no_file_when_their_members_have_left(tmp_path: Path) -> None:
     server = Server(directory=tmp_path)
-    peer = our_peer(server)
+    peer = server.ours()
     topic(peer)
     for number in range(20):
-        member = peer.ask(EnterGroup(*AT, f"g{number}", 60_000)).member_id
-        peer.ask(ReportMember(*AT, f"g{number}", member, ()))
+        member = peer.ask(groups.EnterGroup(*AT, f"g{number}", 60_000)).member_id
+        peer.ask(groups.ReportMember(*AT, f"g{number}", member, ()))
         assert len(list(tmp_path.glob("groups/*"))) == 1
-        peer.ask(ExitGroup(*AT, f"g{number}", member))
-        peer.status(GetGroupLag(*AT, f"none{number}"))
+        peer.ask(groups.ExitGroup(*AT, f"g{number}", member))
+        peer.status(groups.GetGroupLag(*AT, f"none{number}"))
     assert list(tmp_path.glob("groups/*")) == []
     server.broker.close()
 
@@ -160,7 +144,7 @@ def test_groups_leave_no_file_when_their_members_have_left(tmp_path: Path) -> No
 def test_a_client_is_told_that_a_topic_is_unknown_when_the_topic_is_deleted_during_a_commit(
     server: Server, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    topic(peer := our_peer(server))
+    topic(peer := server.ours())
     commit = OffsetStore.commit
 
     def delete_first(store: OffsetStore, *given: Any) -> None:

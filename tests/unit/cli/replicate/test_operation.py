@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from headstream.cli.replicate.command import replicate
 from headstream.cli.shared.output import format_time
 from headstream.connect import connect
-from headstream.errors import InvalidInputError, StorageError
+from headstream.errors import InvalidInputError
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.engines.engine import RowCounts
@@ -21,6 +21,7 @@ from headstream.replicate.run.summary import Summary
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.table_settings import TableRule, TableRules
 from headstream.testing import SourceDatabase
+from tests.support.crashes import fail_to_write
 from tests.support.replicate.pipeline_work import LINES, SECOND_US, Work, plain
 from tests.support.replicate.replicate_messages import make_change, make_table
 
@@ -35,12 +36,9 @@ def run(work: Work, command: str, *arguments: str) -> Any:
 def test_status_and_parked_name_failing_tables_and_mirrors_while_the_pipeline_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: DeltaLakeEngine, *arguments: Any, **options: Any) -> None:
-        raise StorageError("no space left", where=str(self.path))
-
     source = SourceDatabase(41, rows=5, transactions=5)
     work = Work(tmp_path)
-    monkeypatch.setattr(DeltaLakeEngine, "merge", fail)
+    monkeypatch.setattr(DeltaLakeEngine, "merge", fail_to_write)
     work.process(work.raw(message.value for message in plain(source)), 0)
     behind = {
         "table": "SHOP.tags",
@@ -154,9 +152,6 @@ def test_reload_is_refused_when_it_comes_too_late_or_names_no_table(tmp_path: Pa
 def test_rows_that_a_load_did_not_bring_go_later_when_the_table_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: DeltaLakeEngine, where: str) -> int:
-        raise StorageError("no space left", where=str(self.path))
-
     table = make_table()
     work = Work(tmp_path)
     work.send(metadata_message(table), data_message(table, make_change(1)))
@@ -164,7 +159,7 @@ def test_rows_that_a_load_did_not_bring_go_later_when_the_table_cannot_be_writte
     work.send(data_message(table, make_change(2, "REFRESH", change_sequence="")))
     run(work, "reload", "shop.kit", "--ended")
     with monkeypatch.context() as patch:
-        patch.setattr(DeltaLakeEngine, "delete", fail)
+        patch.setattr(DeltaLakeEngine, "delete", fail_to_write)
         work.processor.sweep()
         assert [found["reason"] for found in run(work, "status")["failing_tables"]] != []
         work.processor.sweep()

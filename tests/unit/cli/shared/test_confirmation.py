@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import headstream as hs
-from tests.unit.cli.test_messages import run, url
+from tests.support.cli_inputs import invoke
+from tests.unit.cli.test_messages import url
 
 __all__ = ["url"]  # fixtures
 
@@ -22,12 +23,12 @@ __all__ = ["url"]  # fixtures
 def test_destruction_needs_yes_without_a_terminal_and_says_what_would_be_gone(
     arguments: tuple[str, ...], told: str, url: str
 ) -> None:
-    result = run(*arguments, url=url, code=2, given="y\n")
+    result = invoke(*arguments, url=url, code=2, given="y\n")
     assert told in result.output
     assert "add --yes" in result.output
     with hs.connect(url) as log:
         assert log.topic("shop/orders").messages_count == 6
-    run(*arguments, "--yes", url=url)
+    invoke(*arguments, "--yes", url=url)
     with hs.connect(url) as log:
         assert sum(topic.messages_count for topic in log.topics()) < 6
 
@@ -35,11 +36,11 @@ def test_destruction_needs_yes_without_a_terminal_and_says_what_would_be_gone(
 def test_destruction_asks_on_a_terminal_and_only_yes_destroys(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     for answer in ("n", ""):
-        result = run("topic", "delete", "shop/orders", url=url, code=1, given=f"{answer}\n")
+        result = invoke("topic", "delete", "shop/orders", url=url, code=1, given=f"{answer}\n")
         assert "Delete topic shop/orders with 6 messages (" in result.output
         assert "Nothing was changed." in result.output
     with hs.connect(url) as log:
         assert log.topic("shop/orders").messages_count == 6
-    run("topic", "delete", "shop/orders", url=url, given="y\n")
+    invoke("topic", "delete", "shop/orders", url=url, given="y\n")
     with hs.connect(url) as log:
         assert log.topics() == []

@@ -8,10 +8,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-from click.testing import CliRunner, Result
 
 import headstream as hs
-from headstream.cli.main import cli
+from tests.support.cli_inputs import invoke
 
 DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[4] / "docs/cli-output.json").read_text("utf-8"))
 
@@ -30,14 +29,8 @@ def url(tmp_path: Path) -> str:
     return url
 
 
-def run(*arguments: str, url: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(cli, [*arguments, "--url", url])
-    assert result.exit_code == code, result.output
-    return result
-
-
 def attempts(*arguments: str, url: str) -> list[Any]:
-    lines = [json.loads(line) for line in run(*arguments, "--output", "jsonl", url=url).stdout.splitlines()]
+    lines = [json.loads(line) for line in invoke(*arguments, "--output", "jsonl", url=url).stdout.splitlines()]
     return sorted((next(h["value"] for h in line["headers"] if h["key"] == "attempt") for line in lines), key=str)
 
 
@@ -60,7 +53,7 @@ def test_on_filter_error_decides_about_messages_of_another_kind(url: str) -> Non
     where = ("--where", "attempt > 6")
     assert attempts("poll", "shop/orders", *where, url=url) == [7]
     assert attempts("poll", "shop/orders", *where, "--on-filter-error", "deliver", url=url) == [7, "many"]
-    result = run("export", "shop/orders", "--partition", "2", *where, "--on-filter-error", "raise", url=url, code=1)
+    result = invoke("export", "shop/orders", "--partition", "2", *where, "--on-filter-error", "raise", url=url, code=1)
     assert len(result.stdout.splitlines()) == 1
     assert "at offset 4: it compares the header 'attempt', of kind string, with 6" in result.stderr
 
@@ -68,7 +61,7 @@ def test_on_filter_error_decides_about_messages_of_another_kind(url: str) -> Non
 @pytest.mark.parametrize("command", ["poll", "tail", "export"])
 def test_explain_shows_how_a_filter_is_evaluated_instead_of_messages(command: str, url: str) -> None:
     where = "even AND _offset > 3"
-    plan = json.loads(run(command, "shop/orders", "--where", where, "--explain", "--output", "json", url=url).stdout)
+    plan = json.loads(invoke(command, "shop/orders", "--where", where, "--explain", "--output", "json", url=url).stdout)
     assert (plan["where"], plan["headers"], plan["fields"]) == (where, ["even"], ["_offset"])
     assert (plan["evaluated"], plan["states"], plan["on_filter_error"]) == ("in this process", "available", "skip")
     jsonschema.validate(plan, {"$ref": "#/$defs/filter_plan", "$defs": DOCUMENT["$defs"]})
@@ -85,9 +78,9 @@ def test_explain_shows_how_a_filter_is_evaluated_instead_of_messages(command: st
     ],
 )
 def test_a_filter_that_cannot_be_used_is_misuse(arguments: tuple[str, ...], what: str, url: str) -> None:
-    assert what in run(*arguments, url=url, code=2).stderr
+    assert what in invoke(*arguments, url=url, code=2).stderr
 
 
 def test_an_error_has_a_caret_below_the_character(url: str) -> None:
-    lines = run("poll", "shop/orders", "--where", "attempt = = 3", url=url, code=2).stderr.splitlines()
+    lines = invoke("poll", "shop/orders", "--where", "attempt = = 3", url=url, code=2).stderr.splitlines()
     assert lines[-2].index("= 3") == lines[-1].index("^")

@@ -8,20 +8,18 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.client.async_client import AsyncClient
-from headstream.client.consumer.async_consumer import AsyncConsumer
 from tests.support.async_clients import Gate, run, send
 
 
 def test_a_rebalance_that_takes_what_was_ready_does_not_block_the_loop() -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         for partition in (1, 2):
             async with log.producer("shop/orders") as producer:
                 for number in range(5):
                     await producer.send(b"%d" % number, partition=partition)
         found: list[tuple[int | None, int | None]] = []
 
-        async def read(consumer: AsyncConsumer, count: int) -> None:
+        async def read(consumer: hs.AsyncConsumer, count: int) -> None:
             for _ in range(count):
                 message = await anext(consumer)
                 found.append((message.partition, message.offset))
@@ -36,7 +34,7 @@ def test_a_rebalance_that_takes_what_was_ready_does_not_block_the_loop() -> None
 
 
 def test_a_consumer_that_waits_gets_what_comes() -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         async with log.consumer("shop/orders", group="g") as consumer:
             waiting = asyncio.create_task(anext(consumer))
             await asyncio.sleep(0)
@@ -52,7 +50,7 @@ def test_a_consumer_that_waits_gets_what_comes() -> None:
 def test_a_run_after_a_cancelled_one_gets_the_message_whose_handler_was_cancelled_or_the_next_one(
     mode: str, is_working: bool
 ) -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         await send(log, b"a", b"b")
         received: list[tuple[bytes | None, int]] = []
         has_ended = asyncio.Event()
@@ -81,7 +79,7 @@ def test_a_run_after_a_cancelled_one_gets_the_message_whose_handler_was_cancelle
 def test_what_a_cancelled_poll_had_taken_is_returned_by_the_next_one_and_committed_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         await send(log, b"a", b"b", b"c")
         async with log.consumer("shop/orders", group="g") as consumer:
             assert [message.payload for message in await consumer.poll(1)] == [b"a"]
@@ -97,7 +95,7 @@ def test_what_a_cancelled_poll_had_taken_is_returned_by_the_next_one_and_committ
 
 
 def test_what_a_cancelled_poll_has_committed_is_returned_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         await send(log, b"a", b"b", b"c")
         options: dict[str, Any] = {"consumer": "me", "auto_commit": True}
         await Gate(monkeypatch, hs.Client, "poll").cancel(log.poll("shop/orders", 1, count=2, **options))
@@ -109,7 +107,7 @@ def test_what_a_cancelled_poll_has_committed_is_returned_by_the_next_one(monkeyp
 
 
 def test_a_call_that_is_cancelled_while_another_one_runs_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         gate = Gate(monkeypatch, hs.Client, "streams")
         first = asyncio.create_task(log.streams())
         await asyncio.to_thread(gate.has_begun.wait, 10)
@@ -126,7 +124,7 @@ def test_a_call_that_is_cancelled_while_another_one_runs_does_not_begin(monkeypa
 
 
 def test_an_exception_in_the_body_commits_nothing_of_its_message() -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         await send(log, b"a", b"b")
 
         async def fail_at_b() -> None:

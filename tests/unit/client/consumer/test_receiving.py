@@ -10,7 +10,6 @@ import pytest
 
 import headstream as hs
 from headstream.broker.broker import Broker
-from headstream.client.client import Client
 from headstream.core.model.polling import Polled
 from headstream.log.opening import open_memory
 
@@ -39,7 +38,7 @@ class Noisy:
 
 @pytest.fixture
 def log() -> Any:
-    with Client(Noisy(Broker(open_memory()), b"m-5")) as log:
+    with hs.Client(Noisy(Broker(open_memory()), b"m-5")) as log:
         log.create_topic("shop/orders")
         with log.producer("shop/orders") as producer:
             for number in range(10):

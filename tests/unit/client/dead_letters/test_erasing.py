@@ -6,12 +6,10 @@ import pytest
 
 import headstream as hs
 from headstream.client.dead_letters.erasing import find_dead_letter_topics
+from tests.support.crashes import fail_with
 
 
 def test_find_letter_topics_passes_over_a_topic_that_is_deleted_when_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(message: hs.ReceivedMessage) -> None:
-        raise ValueError("no")
-
     with hs.connect("memory://") as log:
         for name in ("shop/carts", "shop/orders"):
             log.create_topic(name)
@@ -19,7 +17,7 @@ def test_find_letter_topics_passes_over_a_topic_that_is_deleted_when_it_is_liste
         with log.consumer(
             "shop/orders", group="g", on_error=hs.Retry(attempts=1), dead_letter="shop/dead", timeout_ms=0
         ) as consumer:
-            consumer.run(fail)
+            consumer.run(fail_with(ValueError("no")))
         topics = hs.Client.topics
 
         def delete_after(self: hs.Client) -> list[hs.Topic]:

@@ -10,7 +10,6 @@ import pytest
 
 import headstream as hs
 from headstream.broker.broker import Broker
-from headstream.client.client import Client
 from headstream.client.dead_letters.redriving import Redrive
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
@@ -28,7 +27,7 @@ COUNT = 3
 class _Direct:
     """A producer that appends in the calling thread: in the thread of a real one the kill would end only that thread."""
 
-    def __init__(self, client: Client, topic: str) -> None:
+    def __init__(self, client: hs.Client, topic: str) -> None:
         self._client = client
         self._name = TopicName.parse(topic)
 
@@ -60,7 +59,7 @@ class _Place:
     def _open(self) -> None:
         self.log = KillableLog(self._root, self.files, 1 << 20)
         self.log.start_writing("00000000-0000-4000-8000-000000000001", 1, briefly=True)
-        self.client = Client(Broker(self.log))
+        self.client = hs.Client(Broker(self.log))
         make: Any = lambda topic, **options: _Direct(self.client, topic)  # noqa: E731
         self.client.forwarding_producer = make  # type: ignore[method-assign]
 

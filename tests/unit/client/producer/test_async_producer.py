@@ -10,7 +10,6 @@ import pytest
 
 import headstream as hs
 from headstream.broker.messages.messages import Messages
-from headstream.client.async_client import AsyncClient
 from headstream.core.model.producers import Appended
 from tests.support.async_clients import run
 
@@ -25,7 +24,7 @@ def test_a_message_whose_send_was_cancelled_while_it_awaited_room_is_not_sent(mo
 
     monkeypatch.setattr(Messages, "append", hold)
 
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         async with log.producer("shop/orders", buffer_bytes=1, linger_ms=0) as producer:
             await producer.send(b"a", partition=1)
             with pytest.raises(TimeoutError):
@@ -38,7 +37,7 @@ def test_a_message_whose_send_was_cancelled_while_it_awaited_room_is_not_sent(mo
 
 
 def test_send_waits_in_a_thread_while_the_buffer_is_full() -> None:
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         async with log.producer("shop/orders", buffer_bytes=1, linger_ms=0) as producer:
             for number in range(50):
                 await producer.send(b"%d" % number, partition=1)
@@ -62,7 +61,7 @@ def test_a_cancelled_flush_ends_and_what_becomes_of_its_messages_is_told_by_the_
 
     monkeypatch.setattr(Messages, "append", hold)
 
-    async def body(log: AsyncClient) -> None:
+    async def body(log: hs.AsyncClient) -> None:
         producer = log.producer("shop/orders")
         await producer.send(b"a", partition=1)
         with pytest.raises(TimeoutError):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 import headstream as hs
 from headstream.broker.broker import Broker
-from headstream.client.client import Client
 from headstream.core.codec.binary import decode_sent, encode_sent
 from headstream.core.codec.buffer import BytesLike
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.producers import Appended, BatchNumber
 from headstream.log.opening import open_memory
+from tests.support.crashes import fail_with
+from tests.support.waiting import run_together
 
 
 class Gate:
@@ -50,7 +52,7 @@ class Gated:
         broker = Broker(open_memory())
         self.gate = Gate(broker)
         broker.messages = self.gate  # type: ignore[assignment]
-        self.log = Client(broker)
+        self.log = hs.Client(broker)
         self.log.create_topic("shop/orders", partitions=2)
 
     def stored(self) -> list[bytes | None]:
@@ -186,11 +188,8 @@ def test_an_interrupted_flush_loses_nothing(gated: Gated, monkeypatch: pytest.Mo
     for number in range(5):
         producer.send(b"%d" % number, partition=1)
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(producer, "_wait_until_done", interrupt)
+        patch.setattr(producer, "_wait_until_done", fail_with(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             producer.flush()
         with pytest.raises(KeyboardInterrupt):
@@ -205,11 +204,8 @@ def test_an_interrupted_close_of_the_log_loses_nothing(gated: Gated, monkeypatch
     producer = gated.log.producer("shop/orders", linger_ms=60_000)
     producer.send(b"x", partition=1)
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(producer, "_wait_until_done", interrupt)
+        patch.setattr(producer, "_wait_until_done", fail_with(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             gated.log.close()
     gated.gate.is_open.set()
@@ -307,11 +303,7 @@ def test_send_by_many_threads_stores_every_message(log: hs.Client) -> None:
             for number in range(500):
                 producer.send(b"%d %d" % (thread, number))
 
-        threads = [threading.Thread(target=send, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_together(*(partial(send, number) for number in range(4)))
     stored = [(m.payload or b"").split() for m in log.poll("shop/orders", count=5000)]
     for sender in range(4):
         assert [int(number) for who, number in stored if int(who) == sender] == list(range(500))

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 import headstream as hs
 from headstream.core.codec import binary
 from headstream.core.codec import json as json_transport
-from headstream.core.model.partitioning import Partitioning
 from headstream.errors import DecodeError, HeaderError, InvalidInputError
 from tests.support.messages.broken import breakages, refusal
 from tests.support.messages.headers import MESSAGES
@@ -34,7 +33,7 @@ def message_in(**members: Any) -> bytes:
 
 def test_a_sent_document_of_the_original_is_read() -> None:
     sent = json_transport.decode_sent(SENT)
-    assert sent.partitioning == Partitioning.key(b"key-1")
+    assert sent.partitioning == hs.Partitioning.key(b"key-1")
     assert sent.messages == [hs.Message(payload=b"hello", headers=hs.Headers({"trace": "abc"}))]
     assert json.loads(json_transport.encode_sent(sent.messages, sent.partitioning)) == json.loads(SENT)
 
@@ -60,14 +59,14 @@ def test_absent_null_and_empty_headers_are_the_same() -> None:
     ("partitioning", "kind", "value"),
     [
         (None, "balanced", ""),
-        (Partitioning.partition(1), "partition_id", "AQAAAA=="),
-        (Partitioning.key(b"key-1"), "messages_key", "a2V5LTE="),
+        (hs.Partitioning.partition(1), "partition_id", "AQAAAA=="),
+        (hs.Partitioning.key(b"key-1"), "messages_key", "a2V5LTE="),
     ],
 )
-def test_partitioning_is_spelled_as_the_original_does(partitioning: Partitioning | None, kind: str, value: str) -> None:
+def test_partitioning_is_spelled_as_the_original_does(partitioning: hs.Partitioning | None, kind: str, value: str) -> None:
     data = json_transport.encode_sent([], partitioning)
     assert json.loads(data)["partitioning"] == {"kind": kind, "value": value}
-    assert json_transport.decode_sent(data).partitioning == (partitioning or Partitioning.balanced())
+    assert json_transport.decode_sent(data).partitioning == (partitioning or hs.Partitioning.balanced())
 
 
 def test_every_state_goes_by_its_name_and_an_id_has_128_bits() -> None:
@@ -174,7 +173,7 @@ def test_partitioning_refuses_unknown_kinds_and_values_of_a_wrong_length() -> No
         with pytest.raises(DecodeError, match="partitioning"):
             json_transport.decode_sent(json.dumps(document).encode())
     with pytest.raises(InvalidInputError, match="unsigned 32-bit"):
-        Partitioning.partition(1 << 32)
+        hs.Partitioning.partition(1 << 32)
 
 
 @pytest.mark.parametrize("data", [SENT, POLLED], ids=["sent", "polled"])

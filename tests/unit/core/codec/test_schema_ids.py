@@ -6,7 +6,6 @@ import uuid
 
 import headstream as hs
 from headstream.core.codec.schema_ids import VALUE_SCHEMA_HEADER, SchemaId, find_schema_id, read_schema_id
-from headstream.core.model.headers import Headers
 
 _GUID = "89791762-2336-4186-9674-299b90a802e2"
 
@@ -19,7 +18,7 @@ def test_read_schema_id_reads_a_number_or_a_guid_and_nothing_else() -> None:
 
 def test_find_schema_id_takes_the_header_before_the_payload() -> None:
     guid = hs.raw(b"\x01" + uuid.UUID(_GUID).bytes)
-    assert find_schema_id(b"\x00\x00\x00\x00\x07x", Headers({VALUE_SCHEMA_HEADER: guid})) == SchemaId(None, _GUID, 0)
-    assert find_schema_id(b"\x00\x00\x00\x00\x07x", Headers({VALUE_SCHEMA_HEADER: hs.raw(b"?")})) == SchemaId(7, None, 5)
-    assert find_schema_id(b"\x00\x00\x00\x00\x07x", Headers({VALUE_SCHEMA_HEADER: guid}), is_key=True) == SchemaId(7, None, 5)
-    assert find_schema_id(b"\x01" * 17, Headers({})) is None
+    assert find_schema_id(b"\x00\x00\x00\x00\x07x", hs.Headers({VALUE_SCHEMA_HEADER: guid})) == SchemaId(None, _GUID, 0)
+    assert find_schema_id(b"\x00\x00\x00\x00\x07x", hs.Headers({VALUE_SCHEMA_HEADER: hs.raw(b"?")})) == SchemaId(7, None, 5)
+    assert find_schema_id(b"\x00\x00\x00\x00\x07x", hs.Headers({VALUE_SCHEMA_HEADER: guid}), is_key=True) == SchemaId(7, None, 5)
+    assert find_schema_id(b"\x01" * 17, hs.Headers({})) is None

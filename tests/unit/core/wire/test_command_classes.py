@@ -6,32 +6,29 @@ from typing import Any
 
 import pytest
 
-from headstream.core.wire.codes import TABLE
-from headstream.core.wire.command_classes import COMMANDS, decode_command
-from headstream.core.wire.records import Command
-from headstream.core.wire.refusals import status_of
+from headstream.core.wire import codes, command_classes, records, refusals
 from headstream.errors import DecodeError
 from tests.unit.core.wire.test_commands import EXAMPLES, id_of
 
 
-def status_when_decoded(command: Command[Any], payload: bytes) -> int | None:
+def status_when_decoded(command: records.Command[Any], payload: bytes) -> int | None:
     try:
-        assert decode_command(command.code, payload) != command
+        assert command_classes.decode_command(command.code, payload) != command
     except DecodeError as error:
-        return status_of(error)
+        return refusals.status_of(error)
     return None
 
 
 def test_every_command_of_the_table_has_an_example() -> None:
-    mine = {code for code in COMMANDS if not TABLE[code].is_extension}
-    assert {command.code for command in EXAMPLES} == mine == {code for code in TABLE if code < 10_000}
+    mine = {code for code in command_classes.COMMANDS if not codes.TABLE[code].is_extension}
+    assert {command.code for command in EXAMPLES} == mine == {code for code in codes.TABLE if code < 10_000}
 
 
 @pytest.mark.parametrize("command", EXAMPLES, ids=id_of)
-def test_a_command_decodes_to_itself(command: Command[Any]) -> None:
+def test_a_command_decodes_to_itself(command: records.Command[Any]) -> None:
     payload = command.encode()
-    assert decode_command(command.code, payload) == command
-    assert decode_command(command.code, memoryview(bytearray(payload))) == command
+    assert command_classes.decode_command(command.code, payload) == command
+    assert command_classes.decode_command(command.code, memoryview(bytearray(payload))) == command
     command.validate()
     refused = [status for end in range(len(payload)) if (status := status_when_decoded(command, payload[:end]))]
     assert set(refused) <= {3, 82, 4028}
@@ -54,5 +51,5 @@ def test_a_command_decodes_to_itself(command: Command[Any]) -> None:
 )
 def test_what_cannot_be_decoded_is_refused_with_its_status(code: int, payload: bytes, status: int) -> None:
     with pytest.raises(DecodeError) as caught:
-        decode_command(code, payload)
-    assert status_of(caught.value) == status
+        command_classes.decode_command(code, payload)
+    assert refusals.status_of(caught.value) == status

@@ -12,12 +12,10 @@ from headstream.core.model.headers import Headers
 from headstream.core.model.message import Message
 from headstream.core.model.partitioning import Partitioning
 from headstream.core.model.polling import ConsumerKind, PollingKind
-from headstream.core.wire.command_classes import COMMANDS, decode_command
+from headstream.core.wire import command_classes, refusals, route_matching
 from headstream.core.wire.commands import groups, messages, offsets, partitions, sessions, streams, system, tokens, topics, users
 from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions, StreamPermissions, TopicPermissions
 from headstream.core.wire.records import Command
-from headstream.core.wire.refusals import status_of
-from headstream.core.wire.route_matching import find_route
 from headstream.errors import DecodeError, HeadstreamError
 
 ALICE = offsets.ConsumerRef(ConsumerKind.CONSUMER, "alice")
@@ -93,6 +91,16 @@ def id_of(command: Command[Any]) -> str:
     return type(command).__name__
 
 
+def send_over_http(command: Command[Any]) -> Command[Any]:
+    """Return the command that a server finds in the HTTP request of a command."""
+    asked = command.to_json()
+    found = route_matching.find_route(asked.method, asked.path)
+    assert found is not None
+    assert found.entry is command.entry()
+    body = b"" if asked.body is None else json.dumps(asked.body).encode()
+    return command_classes.COMMANDS[found.entry.code].decode_http(found.path, asked.query, body)
+
+
 @pytest.mark.parametrize("command", [command for command in EXAMPLES if command.code != 101], ids=id_of)
 @pytest.mark.parametrize("surplus", [b"\0", b"\1", b"\0\0\0\0", b"\xff" * 15])
 def test_bytes_after_the_last_field_of_a_request_are_ignored_and_counted(command: Command[Any], surplus: bytes) -> None:
@@ -100,18 +108,13 @@ def test_bytes_after_the_last_field_of_a_request_are_ignored_and_counted(command
     assert command.count_surplus(payload) == 0
     if isinstance(command, (sessions.Login, tokens.LoginWithToken)) and (command.version is None or command.context is None):
         return  # they end in texts that may be missing: such bytes are a text, or the beginning of one
-    assert decode_command(command.code, payload + surplus) == command
+    assert command_classes.decode_command(command.code, payload + surplus) == command
     assert command.count_surplus(payload + surplus) == len(surplus)
 
 
 @pytest.mark.parametrize("command", [command for command in EXAMPLES if command.entry().route], ids=id_of)
 def test_a_command_decodes_to_the_same_command_from_its_http_request(command: Command[Any]) -> None:
-    asked = command.to_json()
-    found = find_route(asked.method, asked.path)
-    assert found is not None
-    assert found.entry is command.entry()
-    body = b"" if asked.body is None else json.dumps(asked.body).encode()
-    assert COMMANDS[found.entry.code].decode_http(found.path, asked.query, body) == command
+    assert send_over_http(command) == command
 
 
 REPLIES: list[tuple[type[Command[Any]], Any]] = [
@@ -155,7 +158,7 @@ def status_when_validated(command: Command[Any]) -> int | None:
     try:
         command.validate()
     except HeadstreamError as error:
-        return status_of(error)
+        return refusals.status_of(error)
     return None
 
 

@@ -16,8 +16,7 @@ from headstream.core.model.leases import LeaseStep
 from headstream.core.model.message import Message, MessageState
 from headstream.core.model.polling import ConsumerKind, PollingKind
 from headstream.core.model.topology import Fsync, Limits
-from headstream.core.wire.codes import TABLE
-from headstream.core.wire.command_classes import COMMANDS, decode_command
+from headstream.core.wire import codes, command_classes, refusals
 from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.core.wire.extensions import (
     deliveries,
@@ -31,9 +30,8 @@ from headstream.core.wire.extensions import (
     topic_options,
 )
 from headstream.core.wire.records import Command
-from headstream.core.wire.refusals import status_of
-from headstream.core.wire.route_matching import find_route
 from headstream.errors import DecodeError, HeadstreamError, InvalidInputError
+from tests.unit.core.wire.test_commands import id_of, send_over_http
 
 BILLING = ConsumerRef(ConsumerKind.GROUP, "billing")
 SENT = encode_sent([Message(payload=None, key=b"k"), Message(payload=b"x", headers=Headers({"a": 1}))])
@@ -171,26 +169,22 @@ REPLIES: list[tuple[type[Command[Any]], Any]] = [
 ]
 
 
-def id_of(command: Command[Any]) -> str:
-    return type(command).__name__
-
-
 def test_every_extension_has_an_example() -> None:
-    assert {command.code for command in EXAMPLES} == {code for code in TABLE if code >= 10_000}
+    assert {command.code for command in EXAMPLES} == {code for code in codes.TABLE if code >= 10_000}
 
 
 def status_when_decoded(command: Command[Any], payload: bytes) -> int | None:
     try:
-        decode_command(command.code, payload)
+        command_classes.decode_command(command.code, payload)
     except DecodeError as error:
-        return status_of(error)
+        return refusals.status_of(error)
     return None
 
 
 @pytest.mark.parametrize("command", EXAMPLES, ids=id_of)
 def test_an_extension_decodes_to_itself_and_wrong_bytes_are_refused(command: Command[Any]) -> None:
     payload = command.encode()
-    assert decode_command(command.code, payload) == command
+    assert command_classes.decode_command(command.code, payload) == command
     command.validate()
     changed = [payload[:end] for end in range(len(payload))]
     changed += [payload[:at] + bytes([payload[at] ^ 0xFF]) + payload[at + 1 :] for at in range(len(payload))]
@@ -199,12 +193,7 @@ def test_an_extension_decodes_to_itself_and_wrong_bytes_are_refused(command: Com
 
 @pytest.mark.parametrize("command", EXAMPLES, ids=id_of)
 def test_an_extension_decodes_to_the_same_command_from_its_http_request(command: Command[Any]) -> None:
-    asked = command.to_json()
-    found = find_route(asked.method, asked.path)
-    assert found is not None
-    assert found.entry is command.entry()
-    body = b"" if asked.body is None else json.dumps(asked.body).encode()
-    assert COMMANDS[found.entry.code].decode_http(found.path, asked.query, body) == command
+    assert send_over_http(command) == command
 
 
 @pytest.mark.parametrize(("kind", "reply"), REPLIES)
@@ -218,9 +207,9 @@ def test_a_reply_is_itself_in_bytes_and_in_json(kind: type[Command[Any]], reply:
 def test_what_older_clients_and_servers_leave_out_has_its_default() -> None:
     """The fields at the end of commands and replies that came later."""
     command = deliveries.SettleDeliveries("s", "t", "billing", 3, 9, (FAILED,))
-    assert decode_command(command.code, command.encode()[: -(1 + 4 + 4 + 4 + 8)]) == command
+    assert command_classes.decode_command(command.code, command.encode()[: -(1 + 4 + 4 + 4 + 8)]) == command
     lease = leases.LeaseMessages("s", "t", "workers", 7, 1, 1, 30_000_000, {})
-    assert decode_command(lease.code, lease.encode()[: -(4 + 4 + 8)]) == lease
+    assert command_classes.decode_command(lease.code, lease.encode()[: -(4 + 4 + 8)]) == lease
     settled = deliveries.SettledDeliveries(7)
     assert deliveries.SettleDeliveries.decode_reply(deliveries.SettleDeliveries.encode_reply(settled)[:-8]) == settled
     leased = leases.LeasedMessages(0, 0, None, {}, ())
@@ -255,7 +244,7 @@ def test_what_older_clients_and_servers_leave_out_has_its_default() -> None:
 def test_a_limit_of_an_extension_is_refused_with_its_status(command: Command[Any], status: int) -> None:
     with pytest.raises(HeadstreamError) as caught:
         command.validate()
-    assert status_of(caught.value) == status
+    assert refusals.status_of(caught.value) == status
 
 
 def test_json_of_an_extension_names_the_place_that_is_wrong() -> None:

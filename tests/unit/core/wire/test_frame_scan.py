@@ -9,11 +9,7 @@ import pytest
 from headstream.core.wire.frames import encode_request, encode_response
 from tests.support import kernels
 
-
-@pytest.fixture(params=kernels.variants("headstream.core.wire.frame_scan"), ids=kernels.name_of)
-def scan(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+scan = kernels.fixture("headstream.core.wire.frame_scan")
 
 
 def test_scan_frames_finds_whole_requests_and_says_what_the_next_needs(scan: ModuleType) -> None:

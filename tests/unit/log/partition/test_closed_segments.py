@@ -15,19 +15,9 @@ from headstream.log.checks.repair import repair_partition
 from headstream.log.partition.closed_segments import finish_pass, list_closed
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.partition.recovery import recover
+from headstream.log.segments import layout
 from headstream.log.segments.files import BufferPool
 from headstream.log.segments.follower import PartitionFollower
-from headstream.log.segments.layout import (
-    INDEX_ENTRY_BYTES,
-    INDEX_HEADER_BYTES,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    UNSEALED_VERSION,
-    base_offsets,
-    decode_header,
-    encode_header,
-    segment_path,
-)
 from headstream.log.system.files import OsFiles
 from headstream.log.upkeep.compaction_pass import CompactionPass, Outcome
 from tests.support.log.logs import SEED
@@ -50,11 +40,11 @@ def directory(tmp_path: Path) -> str:
 
 
 def bases_of(directory: str) -> list[int]:
-    return base_offsets([path.name for path in Path(directory).iterdir()])
+    return layout.base_offsets([path.name for path in Path(directory).iterdir()])
 
 
-def path_of(directory: str, number: int, suffix: str = INDEX_SUFFIX) -> Path:
-    return Path(segment_path(directory, bases_of(directory)[number], suffix))
+def path_of(directory: str, number: int, suffix: str = layout.INDEX_SUFFIX) -> Path:
+    return Path(layout.segment_path(directory, bases_of(directory)[number], suffix))
 
 
 def compact(directory: str, segment_bytes: int = 2048) -> Outcome:
@@ -83,7 +73,7 @@ def damage(directory: str) -> list[str]:
 
 
 def cut_entries(path: Path, kept: int) -> None:
-    path.write_bytes(path.read_bytes()[: INDEX_HEADER_BYTES + kept * INDEX_ENTRY_BYTES])
+    path.write_bytes(path.read_bytes()[: layout.INDEX_HEADER_BYTES + kept * layout.INDEX_ENTRY_BYTES])
 
 
 def delete(path: Path) -> None:
@@ -151,8 +141,8 @@ def test_a_segment_that_an_older_one_covers_is_kept_while_that_is_damaged(direct
     old = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
     compact(directory, 4096)
     bases = bases_of(directory)
-    covered = next(name for name in sorted(old) if name.endswith(INDEX_SUFFIX) and int(name[:20]) not in bases)
-    for name in (covered, covered.replace(INDEX_SUFFIX, LOG_SUFFIX)):  # as a kill before the removal leaves it
+    covered = next(name for name in sorted(old) if name.endswith(layout.INDEX_SUFFIX) and int(name[:20]) not in bases)
+    for name in (covered, covered.replace(layout.INDEX_SUFFIX, layout.LOG_SUFFIX)):  # as a kill before the removal leaves it
         (Path(directory) / name).write_bytes(old[name])
     head = path_of(directory, 0)
     whole = head.read_bytes()
@@ -194,8 +184,10 @@ def test_a_missing_newest_segment_is_seen_and_its_offsets_are_not_given_again(di
     partition = PartitionWriter(directory, FILES, wide=True, segment_bytes=2048)
     partition.append(encode_sent([Message(payload=b"x", key=b"1")] * 10), 300, SEED)
     partition.close()
-    for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
-        path_of(directory, -1, suffix).unlink() if suffix == LOG_SUFFIX else Path(segment_path(directory, 200, suffix)).unlink()
+    for suffix in (layout.LOG_SUFFIX, layout.INDEX_SUFFIX):
+        path_of(directory, -1, suffix).unlink() if suffix == layout.LOG_SUFFIX else Path(
+            layout.segment_path(directory, 200, suffix)
+        ).unlink()
     (what,) = damage(directory)
     assert "the two files of the newest segment, from offset 200, are missing" in what
     with pytest.raises(
@@ -226,14 +218,17 @@ def test_compacted_segments_without_messages_are_not_reported_as_a_gap(tmp_path:
 def test_an_unsealed_index_of_an_older_version_is_compacted_if_it_ends_with_its_log(directory: str) -> None:
     compact(directory)
     for base in bases_of(directory)[:-1]:
-        path = Path(segment_path(directory, base, INDEX_SUFFIX))
+        path = Path(layout.segment_path(directory, base, layout.INDEX_SUFFIX))
         index = path.read_bytes()
-        header = decode_header(index)
+        header = layout.decode_header(index)
         assert header is not None
-        path.write_bytes(encode_header(base, header.generation, is_sealed=False) + index[INDEX_HEADER_BYTES:-INDEX_ENTRY_BYTES])
-        changed = decode_header(path.read_bytes())
+        path.write_bytes(
+            layout.encode_header(base, header.generation, is_sealed=False)
+            + index[layout.INDEX_HEADER_BYTES : -layout.INDEX_ENTRY_BYTES]
+        )
+        changed = layout.decode_header(path.read_bytes())
         assert changed is not None
-        assert changed.version == UNSEALED_VERSION
+        assert changed.version == layout.UNSEALED_VERSION
     assert read(directory) == (list(range(200)), [])
     assert damage(directory) == []
     damaged = path_of(directory, 1)
@@ -251,11 +246,11 @@ def test_a_damaged_entry_of_a_compacted_index_hides_no_more_than_its_messages(di
     compact(directory, 1 << 20)
     path = path_of(directory, 0)
     index = bytearray(path.read_bytes())
-    entries = (len(index) - INDEX_HEADER_BYTES) // INDEX_ENTRY_BYTES - 1
+    entries = (len(index) - layout.INDEX_HEADER_BYTES) // layout.INDEX_ENTRY_BYTES - 1
     assert entries == 200
     for number in range(entries):
         changed = bytearray(index)
-        changed[INDEX_HEADER_BYTES + number * INDEX_ENTRY_BYTES + 8] ^= 0xFF
+        changed[layout.INDEX_HEADER_BYTES + number * layout.INDEX_ENTRY_BYTES + 8] ^= 0xFF
         path.write_bytes(changed)
         assert read(directory) == ([*range(number), *range(number + 1, 200)], [(number, number + 1)])
 
@@ -274,7 +269,7 @@ def test_a_stray_file_whose_number_is_no_offset_is_in_nobodys_way(directory: str
 
 
 def test_a_stray_segment_that_nothing_leads_to_is_set_aside(directory: str) -> None:
-    stray = Path(segment_path(directory, 999, LOG_SUFFIX))
+    stray = Path(layout.segment_path(directory, 999, layout.LOG_SUFFIX))
     stray.write_bytes(b"not a message")
     assert recover(directory, FILES).end_offset == 200
     (kept,) = Path(directory).glob(f"{stray.name}.set-aside-*")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from headstream.core.codec.batch.results import Stamped
@@ -14,14 +12,9 @@ from headstream.core.model.topology import TopicOptions
 from headstream.errors import LimitError, StorageError
 from headstream.log.partition.partition import PartitionWriter
 from headstream.log.system.files import Files
-from tests.support.log.logs import SEED, FaultyFiles, batch, make_files, open_partition, payloads, read_all
+from tests.support.log.logs import SEED, FaultyFiles, batch, open_partition, payloads, read_all
 
 THREE = TopicOptions(deduplication_count=3)
-
-
-@pytest.fixture(params=["os", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
-    return make_files(request.param, tmp_path)
 
 
 def send(partition: PartitionWriter, *ids: int, options: TopicOptions = THREE) -> int:

@@ -16,6 +16,7 @@ from headstream.log.partition.delivery_journal import DeliveryJournal, journal_n
 from headstream.log.partition.delivery_state import DeliveryState, Lease
 from headstream.log.partition.lease_table import LeaseKeys, LeaseOutcome, LeaseTable
 from headstream.log.system.files import MemoryFiles
+from tests.support.crashes import fail_with
 
 OWNER = OffsetOwner.group("workers")
 PATH = f"/offsets/{journal_name(OWNER, 1)}"
@@ -136,11 +137,8 @@ def test_a_journal_that_could_not_be_written_is_read_again(files: MemoryFiles, m
     store(journal, outcome)
     outcome = table.apply_changes([LeaseChange(LeaseStep.DONE, 1, 0, 1)], NOW, 0)
 
-    def refuse(path: str) -> Any:
-        raise OSError("no space")
-
     with monkeypatch.context() as patch:
-        patch.setattr(files, "open_write", refuse)
+        patch.setattr(files, "open_write", fail_with(OSError("no space")))
         with pytest.raises(OSError, match="no space"):
             store(journal, outcome)
     assert list(journal.load((0, 0), is_writer=True).leased) == [(0, 2)]

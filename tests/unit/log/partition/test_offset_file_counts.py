@@ -11,9 +11,6 @@ from headstream.errors import ConsumersLimitError
 from headstream.log.partition.offsets import OffsetStore, OpenOffsets
 from headstream.log.system.files import Files
 from tests.support.log.logs import make_files
-from tests.unit.log.partition.test_offsets import place
-
-__all__ = ["place"]  # fixtures
 
 
 def test_commit_refuses_a_new_consumer_when_its_user_has_made_as_many_as_it_may(place: tuple[Files, str]) -> None:

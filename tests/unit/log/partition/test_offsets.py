@@ -22,11 +22,6 @@ from tests.support.log.logs import make_files
 BILLING = OffsetOwner.group("billing")
 
 
-@pytest.fixture(params=["os", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
-    return make_files(request.param, tmp_path)
-
-
 def test_committed_is_none_before_the_first_commit(place: tuple[Files, str]) -> None:
     files, directory = place
     store = OffsetStore(directory, files)

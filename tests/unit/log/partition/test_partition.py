@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,7 @@ from headstream.log.segments.layout import IndexEntry, decode_entry
 from headstream.log.system.files import Files, OsFiles
 from tests.support.log.logs import SEED, FaultyFiles, batch, make_files, open_partition, payloads, read_all
 from tests.support.messages.batches import header, sent
-
-
-@pytest.fixture(params=["os", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
-    return make_files(request.param, tmp_path)
+from tests.support.waiting import run_together
 
 
 def test_append_returns_the_first_offset_and_stamps_the_messages(place: tuple[Files, str]) -> None:
@@ -166,11 +162,7 @@ def test_append_by_many_threads_gives_every_message_its_own_offset(place: tuple[
             payload = b"%d-%d" % (thread, number)
             firsts.append((partition.append(batch(payload, payload), 0, SEED), payload))
 
-    threads = [threading.Thread(target=append, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(*(partial(append, number) for number in range(4)))
     messages = read_all(files, directory)
     assert [message.offset for message in messages] == list(range(320))
     assert all(messages[first].payload == payload == messages[first + 1].payload for first, payload in firsts)

@@ -21,7 +21,9 @@ from headstream.log.segments.files import storage_error
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import INDEX_SUFFIX, LOG_SUFFIX, SYNC_FAILED_NAME, segment_path
 from headstream.log.system.files import MemoryFiles, OsFile, OsFiles, WriteFile
+from tests.support.crashes import fail_with
 from tests.support.log.logs import SEED, FaultyFiles, batch, payloads, read_all
+from tests.support.waiting import run_together
 
 
 class CountedFile:
@@ -172,16 +174,8 @@ def test_every_sender_that_waits_gets_the_error_of_a_failed_sync() -> None:
         except PartitionClosedError as error:
             errors.append(error)
 
-    run_together(append, 16)
+    run_together(*[append] * 16)
     assert len(errors) == 16
-
-
-def run_together(work: Callable[[], None], count: int) -> None:
-    threads = [threading.Thread(target=work) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def test_64_senders_share_their_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +197,7 @@ def test_64_senders_share_their_syncs(tmp_path: Path, monkeypatch: pytest.Monkey
         for _ in range(40):
             partition.append(batch(b"x" * 100), 0, SEED)
 
-    run_together(send, 64)
+    run_together(*[send] * 64)
     assert partition.end_offset == 1 + 64 * 40
     assert len(synced) * 20 <= 64 * 40
     partition.close()
@@ -310,10 +304,7 @@ def test_a_log_closes_everything_and_then_says_that_a_sync_failed(tmp_path: Path
     for policy in Fsync:
         log.append(topics[policy.value], 1, batch(b"x"), 0, SEED)
 
-    def refuse(file: OsFile) -> None:
-        raise storage_error(OSError(errno.EIO, "fault"), "sync a file", "f")
-
-    monkeypatch.setattr(OsFile, "sync", refuse)
+    monkeypatch.setattr(OsFile, "sync", fail_with(storage_error(OSError(errno.EIO, "fault"), "sync a file", "f")))
     with pytest.raises(PartitionClosedError):
         log.close()
     log.close()

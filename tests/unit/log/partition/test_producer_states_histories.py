@@ -15,7 +15,6 @@ from headstream.core.model.producers import Appended, BatchNumber
 from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import ProducerFencedError, SequenceError
 from headstream.log.administration import add_partitions, create_topic, delete_partitions, purge_topic
-from headstream.log.catalog.records import TopicRecord
 from headstream.log.checks.backup import Backup
 from headstream.log.checks.partition_verification import verify_partition
 from headstream.log.checks.repair import repair_partition
@@ -29,7 +28,7 @@ from headstream.log.segments.layout import INDEX_SUFFIX, log_offsets, segment_pa
 from headstream.log.system.files import OsFiles
 from headstream.log.upkeep.compaction_pass import CompactionPass
 from tests.campaigns.faulty_files import FaultyFiles, Killed
-from tests.support.log.logs import SEED
+from tests.support.log.logs import SEED, open_log, topic_of
 
 PLACE = "p"
 KNOWN = 5
@@ -154,14 +153,9 @@ def test_batches_are_known_through_compaction_retention_repair_and_kills_between
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    log = Log(str(tmp_path / "log"), OsFiles(), is_memory=False, segment_bytes=4096)
-    log.start_writing("identity", 1)
+    log = open_log(tmp_path / "log", OsFiles())
     create_topic(log, NewTopic(TopicName("shop", "orders"), 2, Limits.IGGY), 2)
     return log
-
-
-def topic_of(log: Log) -> TopicRecord:
-    return log.snapshot()["shop"].topics["orders"]
 
 
 def append(log: Log, partition: int, sequence: int, *payloads: bytes) -> Appended:

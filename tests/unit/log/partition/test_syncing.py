@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from headstream.log.partition.syncing import SYNC_INTERVAL_S, GroupCommit, IntervalSyncer
 from headstream.log.segments.files import storage_error
+from tests.support.crashes import fail_with
 
 
 class Gathering(threading.Condition):
@@ -92,10 +93,7 @@ def test_group_commit_gathers_no_longer_than_its_limit() -> None:
 def test_interval_syncer_goes_on_after_one_has_failed_and_ends_when_there_is_nothing() -> None:
     syncer, done = IntervalSyncer(0.001), threading.Event()
 
-    def fail() -> None:
-        raise storage_error(OSError(errno.EIO, "fault"), "sync a file", "p")
-
-    syncer.add(fail)
+    syncer.add(fail_with(storage_error(OSError(errno.EIO, "fault"), "sync a file", "p")))
     thread = syncer._thread
     assert thread is not None
     syncer.add(done.set)

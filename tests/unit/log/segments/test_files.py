@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -13,6 +13,7 @@ import pytest
 
 from headstream.errors import StorageError
 from headstream.log.segments.files import BufferPool, OsReadFiles, storage_error
+from tests.support.waiting import run_together
 
 
 def test_read_into_gives_fewer_bytes_only_at_the_end_of_the_file(tmp_path: Path) -> None:
@@ -117,9 +118,5 @@ def test_take_is_safe_for_many_threads() -> None:
             if bytes(view) != bytes([number]) * 64:
                 wrong.append(number)
 
-    threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(*(partial(use, number) for number in range(4)))
     assert not wrong

@@ -23,11 +23,6 @@ from tests.support.log.logs import SEED, batch, make_files, open_partition, payl
 Place = tuple[Files, str]
 
 
-@pytest.fixture(params=["os", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return make_files(request.param, tmp_path)
-
-
 @pytest.mark.parametrize("kind", ["os", "memory"])
 @settings(max_examples=60, deadline=None)
 @given(

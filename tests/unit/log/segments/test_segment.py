@@ -12,9 +12,7 @@ from headstream.errors import CorruptLogError, CorruptSendError
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import LOG_SUFFIX, segment_path
 from tests.support.log.logs import SEED, batch, make_files, open_partition
-from tests.unit.log.segments.test_follower import Place, place
-
-__all__ = ["place"]  # fixtures
+from tests.unit.log.segments.test_follower import Place
 
 
 def test_read_says_so_when_a_segment_is_shorter_than_its_index(place: Place) -> None:

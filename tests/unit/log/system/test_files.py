@@ -12,6 +12,7 @@ import pytest
 from headstream.errors import StorageError
 from headstream.log.system.files import Files, MemoryFiles, OsFiles
 from headstream.log.system.linux import start_writing
+from tests.support.crashes import fail_with
 
 
 @pytest.fixture(params=["os", "memory"])
@@ -157,11 +158,8 @@ def test_write_at_goes_on_after_a_short_write(tmp_path: Path, monkeypatch: pytes
 
 
 def test_write_at_translates_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(descriptor: int, data: bytes, position: int) -> int:
-        raise OSError(errno.ENOSPC, "full")
-
     file = OsFiles().open_write(f"{tmp_path}/f")
-    monkeypatch.setattr(os, "pwrite", refuse)
+    monkeypatch.setattr(os, "pwrite", fail_with(OSError(errno.ENOSPC, "full")))
     with pytest.raises(StorageError, match=r"No space left on device .*Free space"):
         file.write_at(b"x", 0)
     file.close()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from headstream.log.log import Log
 from headstream.log.upkeep.compaction import Compaction
 from headstream.log.upkeep.marked_removal import MarkedRemoval
-from tests.unit.log.upkeep.test_marked_removal import DAY_US, HOUR_US, Clock, clock, keyed, log, mark, offsets, option, topic_of
+from tests.support.log.logs import Clock, topic_of
+from tests.unit.log.upkeep.test_marked_removal import DAY_US, HOUR_US, keyed, log, mark, offsets, option
 
-__all__ = ["clock", "log"]  # fixtures
+__all__ = ["log"]  # fixtures
 
 
 def test_a_topic_from_which_messages_were_removed_can_be_compacted_by_key_later(log: Log, clock: Clock) -> None:

@@ -54,6 +54,14 @@ def fill(partition: PartitionWriter, rng: random.Random, sends: int, time_us: in
     return done
 
 
+def make_closed(files: Files, segment_bytes: int) -> list[Sent]:
+    """Make a partition with ten sends, all of them in closed segments."""
+    partition = make(files, segment_bytes)
+    sent = fill(partition, random.Random(1), 10, 0)
+    partition.roll()
+    return sent
+
+
 def compact(files: Files, *, segment_bytes: int = 1000, null_before_us: int = 0, around: PassContext | None = None) -> Outcome:
     return CompactionPass(
         PLACE, files, segment_bytes=segment_bytes, null_before_us=null_before_us, seed=SEED, around=around
@@ -169,10 +177,8 @@ def test_a_reader_goes_on_while_passes_come_and_go() -> None:
 
 
 def test_an_index_of_a_compacted_segment_is_built_again() -> None:
-    rng, files = random.Random(1), MemoryFiles()
-    partition = make(files, 5000)
-    sent = fill(partition, rng, 10, 0)
-    partition.roll()
+    files = MemoryFiles()
+    sent = make_closed(files, 5000)
     compact(files)
     files.remove(segment_path(PLACE, 0, INDEX_SUFFIX))
     assert "the index is missing" in find_damage(files)[0]

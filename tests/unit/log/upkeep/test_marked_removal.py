@@ -13,56 +13,30 @@ from headstream.core.model.message import MessageState, StateChange
 from headstream.core.model.topology import Fsync, Limits, NewTopic, TopicOptions
 from headstream.errors import LegalHoldError, OffsetOutOfRangeError
 from headstream.log.administration import create_topic, delete_partitions, delete_stream, delete_topic, purge_topic, update_topic
-from headstream.log.catalog.records import TopicRecord
 from headstream.log.checks.backup import Backup
 from headstream.log.checks.removal import remove_log
 from headstream.log.checks.verification import Verification
 from headstream.log.log import Log
-from headstream.log.system.files import MemoryFiles, OsFiles
+from headstream.log.system.files import OsFiles
 from headstream.log.upkeep.compaction import Compaction
 from headstream.log.upkeep.marked_removal import MarkedRemoval
 from headstream.log.upkeep.retention import Retention
 from headstream.log.upkeep.summaries import Summaries, summarize_segment
-from tests.support.log.logs import SEED, batch, read_all
+from tests.support.log.logs import SEED, Clock, batch, open_log, open_log_of, read_all, topic_of
 from tests.support.messages.batches import header, sent
 
 MARKED = MessageState.MARKED_FOR_DELETION.value
 HOUR_US = 3600 * 1_000_000
 DAY_US = 24 * HOUR_US
-IDENTITY = "6d2f1a52-7a3e-4a53-9d3c-9b5b7f0f6a10"
 COPY = "6d2f1a52-7a3e-4a53-9d3c-9b5b7f0f6a11"
-
-
-class Clock:
-    """A clock that says what it is told."""
-
-    now_us = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now_us
-
-
-def open_log(root: Path | str, files: OsFiles | MemoryFiles) -> Log:
-    log = Log(str(root), files, is_memory=isinstance(files, MemoryFiles), segment_bytes=4096)
-    log.start_writing(IDENTITY, 1)
-    return log
 
 
 @pytest.fixture(params=["os", "memory"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
-    log = open_log(tmp_path / "log", OsFiles()) if request.param == "os" else open_log("memory", MemoryFiles())
+    log = open_log_of(request.param, tmp_path / "log")
     create_topic(log, NewTopic(TopicName("shop", "orders"), 2, Limits.WIDE), 5)
     yield log
     log.close()
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-def topic_of(log: Log) -> TopicRecord:
-    return log.snapshot()["shop"].topics["orders"]
 
 
 def payload(number: int) -> bytes:

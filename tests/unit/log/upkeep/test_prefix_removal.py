@@ -15,7 +15,6 @@ from headstream.core.model.message import MessageState, StateChange
 from headstream.core.model.topology import Fsync, Limits, NewTopic, TopicOptions
 from headstream.errors import CorruptLogError, LegalHoldError, OffsetOutOfRangeError, TopicNotFoundError
 from headstream.log.administration import create_topic, delete_topic, update_topic
-from headstream.log.catalog.records import TopicRecord
 from headstream.log.checks.backup import Backup
 from headstream.log.checks.repair import repair_log
 from headstream.log.checks.verification import Verification
@@ -28,16 +27,12 @@ from headstream.log.upkeep.prefix_removal import remove_before
 from headstream.log.upkeep.retention import Retention
 from tests.campaigns.faulty_files import FaultyFiles, Killed
 from tests.campaigns.log_histories import KillableLog
-from tests.support.log.logs import SEED, batch, read_all
+from tests.support.log.logs import SEED, batch, read_all, topic_of
 from tests.support.messages.batches import header, sent
 
 
 def payload(number: int) -> bytes:
     return b"<%06d>" % number + b"." * 92
-
-
-def topic_of(log: Log) -> TopicRecord:
-    return log.snapshot()["shop"].topics["orders"]
 
 
 def fill(log: Log, count: int) -> None:

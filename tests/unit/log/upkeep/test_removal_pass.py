@@ -19,22 +19,10 @@ from headstream.log.system.files import OsFiles
 from headstream.log.upkeep.marked_removal import MarkedRemoval
 from tests.campaigns.faulty_files import FaultyFiles, Killed
 from tests.campaigns.log_histories import KillableLog
-from tests.support.log.logs import SEED, batch, read_all
-from tests.unit.log.upkeep.test_marked_removal import (
-    Clock,
-    clock,
-    contents,
-    fill,
-    log,
-    mark,
-    offsets,
-    open_log,
-    option,
-    payload,
-    topic_of,
-)
+from tests.support.log.logs import SEED, Clock, batch, open_log, read_all, topic_of
+from tests.unit.log.upkeep.test_marked_removal import contents, fill, log, mark, offsets, option, payload
 
-__all__ = ["clock", "log"]  # fixtures
+__all__ = ["log"]  # fixtures
 
 
 def test_what_is_removed_is_in_no_file_and_all_else_stays_at_its_offset(log: Log, clock: Clock) -> None:

@@ -19,31 +19,16 @@ from headstream.log.catalog.records import TopicRecord
 from headstream.log.log import Log
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import base_offsets
-from headstream.log.system.files import MemoryFiles, OsFiles
+from headstream.log.system.files import OsFiles
 from headstream.log.upkeep.retention import Retention
-from tests.support.log.logs import SEED, batch, read_all
+from tests.support.log.logs import SEED, Clock, batch, open_log, open_log_of, read_all, topic_of
 
 SEND_BYTES = 45 + 1000
 
 
-class Clock:
-    """A clock that says what it is told."""
-
-    now_us = 0
-
-    def __call__(self) -> int:
-        return self.now_us
-
-
-def open_log(root: Path | str, files: OsFiles | MemoryFiles) -> Log:
-    log = Log(str(root), files, is_memory=isinstance(files, MemoryFiles), segment_bytes=4096)
-    log.start_writing("identity", 1)
-    return log
-
-
 @pytest.fixture(params=["os", "memory"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
-    log = open_log(tmp_path, OsFiles()) if request.param == "os" else open_log("memory", MemoryFiles())
+    log = open_log_of(request.param, tmp_path)
     create_topic(log, NewTopic(TopicName("shop", "orders"), 2, Limits.IGGY), 5)
     yield log
     log.close()
@@ -52,10 +37,6 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-def topic_of(log: Log) -> TopicRecord:
-    return log.snapshot()["shop"].topics["orders"]
 
 
 def fill(log: Log, sends: int, *, partition: int = 1, begin_us: int = 0) -> None:

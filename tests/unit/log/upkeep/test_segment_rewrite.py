@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from headstream.core.codec.binary import decode_polled
@@ -13,14 +11,12 @@ from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import segment_path
 from headstream.log.system.files import MemoryFile, MemoryFiles
 from headstream.log.upkeep.segment_rewrite import PassContext
-from tests.unit.log.upkeep.test_compaction_pass import PLACE, compact, fill, make, read, what_stays
+from tests.unit.log.upkeep.test_compaction_pass import PLACE, compact, make_closed, read, what_stays
 
 
 def test_states_that_are_set_while_a_segment_is_copied_are_in_the_copy() -> None:
-    rng, files = random.Random(1), MemoryFiles()
-    partition = make(files, 5000)
-    sent = fill(partition, rng, 10, 0)
-    partition.roll()
+    files = MemoryFiles()
+    sent = make_closed(files, 5000)
     changes = 0
     stays = what_stays(sent, 0)[0]
 
@@ -41,10 +37,8 @@ def test_states_that_are_set_while_a_segment_is_copied_are_in_the_copy() -> None
 
 
 def test_a_pass_that_is_not_wanted_any_more_leaves_all_as_it_was() -> None:
-    rng, files = random.Random(1), MemoryFiles()
-    partition = make(files, 400)
-    sent = fill(partition, rng, 10, 0)
-    partition.roll()
+    files = MemoryFiles()
+    sent = make_closed(files, 400)
     names = files.list_names(PLACE)
     for asked in range(4):
         answers = iter([True] * asked)
@@ -68,10 +62,8 @@ class WatchedFiles(MemoryFiles):
 
 
 def test_no_file_is_made_for_a_segment_that_retention_has_just_dropped() -> None:
-    rng, files = random.Random(1), WatchedFiles()
-    partition = make(files, 5000)
-    fill(partition, rng, 10, 0)
-    partition.roll()
+    files = WatchedFiles()
+    make_closed(files, 5000)
     asked = 0
 
     def drop_before_the_copy() -> bool:
@@ -89,10 +81,8 @@ def test_no_file_is_made_for_a_segment_that_retention_has_just_dropped() -> None
 
 
 def test_damage_is_not_copied() -> None:
-    rng, files = random.Random(1), MemoryFiles()
-    partition = make(files, 5000)
-    fill(partition, rng, 10, 0)
-    partition.roll()
+    files = MemoryFiles()
+    make_closed(files, 5000)
     files.open_write(segment_path(PLACE, 0, ".log")).write_at(b"\xff", 60)
     names = files.list_names(PLACE)
     with pytest.raises(CorruptLogError, match="are damaged; the partition was not compacted"):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from headstream.core.model.message import Message, MessageState, StateChange
 from headstream.core.model.topology import Limits, NewTopic, TopicOptions
 from headstream.errors import CorruptSendError
 from headstream.log.administration import create_topic, delete_topic, update_topic
-from headstream.log.catalog.records import TopicRecord
 from headstream.log.checks.partition_verification import verify_partition
 from headstream.log.log import Log
 from headstream.log.partition.closed_segments import list_closed
@@ -26,14 +24,15 @@ from headstream.log.partition.segment_removal import drop_segment
 from headstream.log.segments.files import BufferPool
 from headstream.log.segments.follower import PartitionFollower
 from headstream.log.segments.layout import SUMMARY_SUFFIX
-from headstream.log.system.files import Files, MemoryFiles, OsFiles
+from headstream.log.system.files import Files
 from headstream.log.upkeep.compaction_pass import CompactionPass
 from headstream.log.upkeep.retention import Retention
 from headstream.log.upkeep.segment_rewrite import PassContext
 from headstream.log.upkeep.summaries import Summaries
 from tests.campaigns.faulty_files import FaultyFiles, Killed
 from tests.campaigns.log_histories import KillableLog
-from tests.support.log.logs import SEED
+from tests.support.log.logs import SEED, open_log_of, topic_of
+from tests.support.waiting import wait_until
 
 SEGMENT_BYTES = 4096
 BURST = 10
@@ -44,26 +43,16 @@ def now_us() -> int:
     return 1
 
 
-def open_log(root: Path | str, files: Files) -> Log:
-    log = Log(str(root), files, is_memory=isinstance(files, MemoryFiles), segment_bytes=SEGMENT_BYTES)
-    log.start_writing("identity", 1)
-    return log
-
-
 def create(log: Log, options: TopicOptions) -> None:
     create_topic(log, NewTopic(TopicName("shop", "orders"), 1, Limits.WIDE, options=options), 5)
 
 
 @pytest.fixture(params=["os", "memory"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
-    log = open_log(tmp_path, OsFiles()) if request.param == "os" else open_log("memory", MemoryFiles())
+    log = open_log_of(request.param, tmp_path)
     create(log, TopicOptions(summary_headers="tenant,user_id"))
     yield log
     log.close()
-
-
-def topic_of(log: Log) -> TopicRecord:
-    return log.snapshot()["shop"].topics["orders"]
 
 
 def directory_of(log: Log) -> str:
@@ -282,14 +271,7 @@ def test_the_background_makes_them_once_the_option_is_set(log: Log) -> None:
     log.upkeep.start(now_us)
     update_topic(log, topic_of(log), options=TopicOptions(summary_headers="tenant"))
     log.upkeep.start(now_us)
-    wait_for(lambda: names(log) == closed(log))
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: names(log) == closed(log))
 
 
 # -- kills -------------------------------------------------------------------------------------------------------------------

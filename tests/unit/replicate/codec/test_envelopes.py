@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from types import ModuleType
 
-import pytest
-
 from headstream.replicate.codec import Envelope, encode_envelope
 from headstream.replicate.codec.avro.rows import compile_rows, decode_rows
 from headstream.replicate.codec.avro.schema import parse_schema
@@ -16,12 +14,7 @@ from tests.support.replicate.replicate_rows import HEADERS, ROW, SCHEMA, offsets
 
 START = b"atMSG\x04DT"
 ID = "8FB9D3C10EA4B25751DF9CC8318F0A02"
-
-
-@pytest.fixture(params=kernels.variants("headstream.replicate.codec.envelopes"), ids=kernels.name_of)
-def envelopes(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+envelopes = kernels.fixture("headstream.replicate.codec.envelopes")
 
 
 def split(envelopes: ModuleType, *messages: bytes) -> tuple[Envelopes, bytes]:

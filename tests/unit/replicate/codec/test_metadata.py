@@ -9,23 +9,15 @@ from typing import Any
 import pytest
 
 from headstream.errors import DecodeError, SchemaError
-from headstream.replicate.codec import (
-    ColumnMetadata,
-    Envelope,
-    Lineage,
-    TableMetadata,
-    decode_envelope,
-    decode_metadata,
-    metadata_message,
-)
+from headstream.replicate import codec
 
 COLUMNS = (
-    ColumnMetadata("ID", 1, "NUMERIC", 0, 38, 10, 2, False),
-    ColumnMetadata("Name", 2, "WSTRING", 40, 0, 0, 0, True),
-    ColumnMetadata("Region", 3, "STRING", 2, 0, 0, 1, False),
+    codec.ColumnMetadata("ID", 1, "NUMERIC", 0, 38, 10, 2, False),
+    codec.ColumnMetadata("Name", 2, "WSTRING", 40, 0, 0, 0, True),
+    codec.ColumnMetadata("Region", 3, "STRING", 2, 0, 0, 1, False),
 )
-METADATA = TableMetadata(
-    "A" * 32, Lineage("srv", "task", "dbo", "orders", 7, "2024-05-06T07:08:09.123"), COLUMNS, '{"type":"int"}'
+METADATA = codec.TableMetadata(
+    "A" * 32, codec.Lineage("srv", "task", "dbo", "orders", 7, "2024-05-06T07:08:09.123"), COLUMNS, '{"type":"int"}'
 )
 NAMES = ["Lineage", "TableStructure", "TableColumns", "MetadataMessage", "lineage", "order date", "a-b", "1", "Größe", "", "a.b"]
 
@@ -36,32 +28,32 @@ def document(**changes: Any) -> dict[str, Any]:
     return made
 
 
-def read_json(message: Any) -> TableMetadata:
-    return decode_metadata(Envelope("MD", message, form="json"))
+def read_json(message: Any) -> codec.TableMetadata:
+    return codec.decode_metadata(codec.Envelope("MD", message, form="json"))
 
 
 @pytest.mark.parametrize("form", ["avro", "json"])
 @pytest.mark.parametrize("with_schema_id", [True, False])
 @pytest.mark.parametrize("headers", [None, {"a": "b"}])
 def test_decode_metadata_reads_what_metadata_message_writes(form: Any, with_schema_id: bool, headers: Any) -> None:
-    envelope = decode_envelope(metadata_message(METADATA, form=form, with_schema_id=with_schema_id, headers=headers))
+    envelope = codec.decode_envelope(codec.metadata_message(METADATA, form=form, with_schema_id=with_schema_id, headers=headers))
     assert (envelope.type, envelope.form, envelope.headers) == ("MD", form, headers)
     assert envelope.schema_id == (METADATA.schema_id if with_schema_id else None)
     assert envelope.schema is not None
-    assert decode_metadata(envelope) == METADATA
+    assert codec.decode_metadata(envelope) == METADATA
 
 
 @pytest.mark.parametrize("form", ["avro", "json"])
 @pytest.mark.parametrize("name", NAMES)
 def test_decode_metadata_is_not_confused_by_names(form: Any, name: str) -> None:
-    columns = (ColumnMetadata(name, 1, "INT4"), ColumnMetadata("other", 2, "INT8", primary_key_position=1))
-    metadata = dataclasses.replace(METADATA, columns=columns, lineage=Lineage("", "", name, name or "t"))
-    assert decode_metadata(decode_envelope(metadata_message(metadata, form=form))) == metadata
+    columns = (codec.ColumnMetadata(name, 1, "INT4"), codec.ColumnMetadata("other", 2, "INT8", primary_key_position=1))
+    metadata = dataclasses.replace(METADATA, columns=columns, lineage=codec.Lineage("", "", name, name or "t"))
+    assert codec.decode_metadata(codec.decode_envelope(codec.metadata_message(metadata, form=form))) == metadata
 
 
 def test_decode_metadata_of_a_table_without_columns() -> None:
     metadata = dataclasses.replace(METADATA, columns=())
-    assert decode_metadata(decode_envelope(metadata_message(metadata))) == metadata
+    assert codec.decode_metadata(codec.decode_envelope(codec.metadata_message(metadata))) == metadata
     assert metadata.key_columns == ()
 
 
@@ -73,13 +65,13 @@ def test_to_json_is_one_document_that_from_json_reads() -> None:
     text = METADATA.to_json()
     assert isinstance(json.loads(text), dict)
     assert "\n" not in text
-    assert TableMetadata.from_json(text) == METADATA
+    assert codec.TableMetadata.from_json(text) == METADATA
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schemaId": 1}', "\ud800"])
 def test_from_json_refuses_other_documents(text: str) -> None:
     with pytest.raises(SchemaError):
-        TableMetadata.from_json(text)
+        codec.TableMetadata.from_json(text)
 
 
 def test_decode_metadata_takes_fields_that_older_versions_leave_out_and_newer_ones_add() -> None:
@@ -94,8 +86,8 @@ def test_decode_metadata_takes_fields_that_older_versions_leave_out_and_newer_on
             "x": 1,
         }
     )
-    assert found == TableMetadata(
-        "I", Lineage("", "", "dbo", "orders", 0, ""), (ColumnMetadata("a", 1, "INT4"),), '{"type":"int"}'
+    assert found == codec.TableMetadata(
+        "I", codec.Lineage("", "", "dbo", "orders", 0, ""), (codec.ColumnMetadata("a", 1, "INT4"),), '{"type":"int"}'
     )
     assert found.columns[0].nullable
 
@@ -138,19 +130,19 @@ def test_decode_metadata_names_what_is_missing_or_wrong(changes: Any, what: str)
 def test_decode_metadata_refuses_an_avro_message_whose_data_schema_does_not_parse() -> None:
     broken = dataclasses.replace(METADATA, data_schema='{"type": "recor')
     with pytest.raises(SchemaError, match="the Avro schema is not JSON"):
-        decode_metadata(decode_envelope(metadata_message(broken)))
+        codec.decode_metadata(codec.decode_envelope(codec.metadata_message(broken)))
 
 
 def test_decode_metadata_refuses_what_is_no_metadata_message() -> None:
     with pytest.raises(SchemaError, match="type DT"):
-        decode_metadata(Envelope("DT", {}, form="json"))
+        codec.decode_metadata(codec.Envelope("DT", {}, form="json"))
     with pytest.raises(SchemaError, match="has no messageSchema"):
-        decode_metadata(Envelope("MD", b"", None, "ID", None))
+        codec.decode_metadata(codec.Envelope("MD", b"", None, "ID", None))
     with pytest.raises(SchemaError, match="not JSON"):
-        decode_metadata(Envelope("MD", b"", None, "ID", "{"))
+        codec.decode_metadata(codec.Envelope("MD", b"", None, "ID", "{"))
     with pytest.raises(SchemaError, match="must be an object"):
-        decode_metadata(Envelope("MD", b"\x02", None, "ID", '"int"'))
-    envelope = decode_envelope(metadata_message(METADATA))
+        codec.decode_metadata(codec.Envelope("MD", b"\x02", None, "ID", '"int"'))
+    envelope = codec.decode_envelope(codec.metadata_message(METADATA))
     assert isinstance(envelope.message, bytes)
     with pytest.raises(DecodeError, match="1 unexpected bytes"):
-        decode_metadata(dataclasses.replace(envelope, message=envelope.message + b"\0"))
+        codec.decode_metadata(dataclasses.replace(envelope, message=envelope.message + b"\0"))

@@ -13,19 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from headstream.errors import StorageError
-from headstream.replicate.codec import (
-    Change,
-    ColumnMetadata,
-    Envelope,
-    Lineage,
-    TableMetadata,
-    data_message,
-    data_schema,
-    decode_envelope,
-    decode_metadata,
-    encode_envelope,
-    metadata_message,
-)
+from headstream.replicate import codec
 from headstream.replicate.decoding import decode
 from headstream.replicate.decoding.decode import Decoder, decode_partitions
 from headstream.replicate.decoding.decoded import Decoded
@@ -37,7 +25,7 @@ from headstream.testing import CaptureOptions, SourceDatabase, digest_rows, shuf
 from headstream.testing.shop_tables import SHOP_TABLES
 from headstream.testing.source_capture import SourceMessage
 from tests.support.replicate.plain_engine import open_plain_engine
-from tests.support.replicate.replicate_messages import raw_messages
+from tests.support.replicate.replicate_messages import make_schema_store, raw_messages
 
 PLAIN_TABLES = tuple(table for table in SHOP_TABLES if table.name != "orders")  # its names need Spark to make the table
 
@@ -58,7 +46,9 @@ def raw_batch(values: Sequence[bytes | None]) -> pa.RecordBatch:
 
 def fill(schema_store: SchemaStore, messages: list[SourceMessage]) -> None:
     for offset, message in enumerate(m for m in messages if m.role == "metadata"):
-        schema_store.add(StoredSchema(decode_metadata(decode_envelope(message.value)), offset, "cdc/metadata", 1, offset))
+        schema_store.add(
+            StoredSchema(codec.decode_metadata(codec.decode_envelope(message.value)), offset, "cdc/metadata", 1, offset)
+        )
 
 
 @pytest.mark.parametrize(
@@ -121,25 +111,18 @@ def test_decoder_accounts_for_every_message_when_schemas_are_missing(tmp_path: P
     assert [row["reason"] is not None for batch in decoded.dead for row in batch.to_pylist()] == [True] * 2
 
 
-KEYLESS = TableMetadata("F" * 32, Lineage("s", "t", "shop", "log"), (ColumnMetadata("line", 1, "INT4"),), "")
-KEYED = TableMetadata(
+KEYLESS = codec.TableMetadata("F" * 32, codec.Lineage("s", "t", "shop", "log"), (codec.ColumnMetadata("line", 1, "INT4"),), "")
+KEYED = codec.TableMetadata(
     "E" * 32,
-    Lineage("s", "t", "shop", "kit"),
-    (ColumnMetadata("id", 1, "INT4", primary_key_position=1), ColumnMetadata("name", 2, "WSTRING", 20)),
+    codec.Lineage("s", "t", "shop", "kit"),
+    (codec.ColumnMetadata("id", 1, "INT4", primary_key_position=1), codec.ColumnMetadata("name", 2, "WSTRING", 20)),
     "",
 )
 
 
-def insert(number: int) -> Change:
+def insert(number: int) -> codec.Change:
     data = {"id": number, "name": f"n{number}"}
-    return Change("INSERT", data, None, f"{number:035d}", "2023-03-21T21:34:19.511", "p", "t", None, b"\x03", 1, True, None)
-
-
-def zone_of(directory: Path, *tables: TableMetadata) -> SchemaStore:
-    schema_store = SchemaStore(directory / "zone")
-    for offset, table in enumerate(tables):
-        schema_store.add(StoredSchema(table, offset, "cdc/metadata", 1, offset))
-    return schema_store
+    return codec.Change("INSERT", data, None, f"{number:035d}", "2023-03-21T21:34:19.511", "p", "t", None, b"\x03", 1, True, None)
 
 
 def names(decoded: Decoded, schema_id: str) -> list[str]:
@@ -151,64 +134,64 @@ def reasons(decoded: Decoded) -> list[str]:
 
 
 def test_decoder_reads_a_message_by_the_schema_it_carries_itself(tmp_path: Path) -> None:
-    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
-    reversed_schema = data_schema(
+    table = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
+    reversed_schema = codec.data_schema(
         tuple(reversed(KEYED.columns)), logical_types=True
     )  # another order of bytes than the schema store's
-    value = data_message(reversed_schema, insert(5), schema_id=table.schema_id, own_schema=reversed_schema)
-    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([value]))
+    value = codec.data_message(reversed_schema, insert(5), schema_id=table.schema_id, own_schema=reversed_schema)
+    decoded = Decoder(make_schema_store(tmp_path, table)).decode(raw_batch([value]))
     assert not decoded.dead, reasons(decoded)
     assert names(decoded, table.schema_id) == ["n5"]
 
 
 def test_decoder_finds_the_table_of_a_message_without_schema_id_by_the_namespace_of_its_schema(tmp_path: Path) -> None:
-    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    table = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
     schema = json.loads(table.data_schema)
     values: list[bytes] = []
     for namespace in ("shop.kit", "com.attunity.queue.msg.task-1.shop.kit", "shop.other", ""):
         text = json.dumps({**schema, "namespace": namespace})
-        values.append(data_message(text, insert(len(values)), schema_id=None, own_schema=text))
-    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
+        values.append(codec.data_message(text, insert(len(values)), schema_id=None, own_schema=text))
+    decoded = Decoder(make_schema_store(tmp_path, table)).decode(raw_batch(values))
     assert names(decoded, table.schema_id) == ["n0", "n1"]
     assert ["matches no table" in reason for reason in reasons(decoded)] == [True, True]
 
 
 def test_decoder_reads_a_message_of_an_unknown_schema_id_by_its_own_schema_when_that_names_a_table(tmp_path: Path) -> None:
-    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    table = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
     schema = json.loads(table.data_schema)
     values = []
     for number, namespace in enumerate(("shop.kit", "shop.other")):
         text = json.dumps({**schema, "namespace": namespace})
-        values.append(data_message(text, insert(number), schema_id="not-in-the-zone", own_schema=text))
-    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
+        values.append(codec.data_message(text, insert(number), schema_id="not-in-the-zone", own_schema=text))
+    decoded = Decoder(make_schema_store(tmp_path, table)).decode(raw_batch(values))
     assert names(decoded, table.schema_id) == ["n0"]
     assert decoded.dead == []
     assert [batch.column("offset").to_pylist() for batch in decoded.waiting] == [[1]]  # its metadata may still come
 
 
 def test_decoder_gives_up_a_message_whose_own_schema_is_another_record_with_the_reason(tmp_path: Path) -> None:
-    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    table = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
     text = json.dumps({"type": "record", "name": "Other", "namespace": "shop.kit", "fields": [{"name": "id", "type": "int"}]})
-    value = encode_envelope(Envelope("DT", b"\x02", None, None, text, "avro"))
-    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([value]))
+    value = codec.encode_envelope(codec.Envelope("DT", b"\x02", None, None, text, "avro"))
+    decoded = Decoder(make_schema_store(tmp_path, table)).decode(raw_batch([value]))
     (reason,) = reasons(decoded)
     assert "data" in reason
 
 
-BIN = replace(KEYED, schema_id="B" * 32, lineage=Lineage("s", "t", "shop", "bin"))
+BIN = replace(KEYED, schema_id="B" * 32, lineage=codec.Lineage("s", "t", "shop", "bin"))
 
 
 def self_describing(number: int, namespace: str, schema_id: str | None, form: Any) -> bytes:
     """Return a message that has a schema of its own, whose bytes are in another order than the schema store's schemas have."""
-    schema = json.loads(data_schema(tuple(reversed(KEYED.columns)), logical_types=True))
+    schema = json.loads(codec.data_schema(tuple(reversed(KEYED.columns)), logical_types=True))
     text = json.dumps({**schema, "namespace": namespace})
-    return data_message(text, insert(number), form=form, schema_id=schema_id, own_schema=text)
+    return codec.data_message(text, insert(number), form=form, schema_id=schema_id, own_schema=text)
 
 
 @pytest.mark.parametrize("form", ["avro", "json"])
 def test_decoder_gives_a_message_with_id_and_own_schema_to_the_table_that_its_namespace_names(tmp_path: Path, form: Any) -> None:
-    kit, bin_ = (replace(each, data_schema=data_schema(each.columns, logical_types=True)) for each in (KEYED, BIN))
-    decoder = Decoder(zone_of(tmp_path, kit, bin_))
+    kit, bin_ = (replace(each, data_schema=codec.data_schema(each.columns, logical_types=True)) for each in (KEYED, BIN))
+    decoder = Decoder(make_schema_store(tmp_path, kit, bin_))
     namespaces = ("shop.kit", "com.attunity.queue.msg.task.shop.bin", "acme.events", "")
     values = [self_describing(number, namespace, kit.schema_id, form) for number, namespace in enumerate(namespaces)]
     for _ in range(2):  # the second time with prepared schemas
@@ -220,9 +203,9 @@ def test_decoder_gives_a_message_with_id_and_own_schema_to_the_table_that_its_na
 
 @pytest.mark.parametrize("form", ["avro", "json"])
 def test_decoder_finds_the_table_of_a_message_without_id_by_its_own_schema_else_gives_a_reason(tmp_path: Path, form: Any) -> None:
-    kit = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    kit = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
     values = [self_describing(number, namespace, None, form) for number, namespace in enumerate(("shop.kit", "shop.other"))]
-    decoded = Decoder(zone_of(tmp_path, kit)).decode(raw_batch(values))
+    decoded = Decoder(make_schema_store(tmp_path, kit)).decode(raw_batch(values))
     assert names(decoded, kit.schema_id) == ["n0"]
     (reason,) = reasons(decoded)
     assert "the namespace 'shop.other' of its schema matches no table in the schema store" in reason
@@ -244,9 +227,9 @@ def test_decoder_finds_the_table_of_a_message_without_id_by_its_own_schema_else_
 def test_decoder_gives_up_a_message_that_its_own_schema_makes_no_row(
     tmp_path: Path, schema_id: str | None, own_schema: str, reason: str
 ) -> None:
-    kit = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
-    value = encode_envelope(Envelope("DT", b"\x02", None, schema_id, own_schema, "avro"))
-    decoded = Decoder(zone_of(tmp_path, kit)).decode(raw_batch([value]))
+    kit = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
+    value = codec.encode_envelope(codec.Envelope("DT", b"\x02", None, schema_id, own_schema, "avro"))
+    decoded = Decoder(make_schema_store(tmp_path, kit)).decode(raw_batch([value]))
     assert not decoded.changes
     (found,) = reasons(decoded)
     assert reason in found
@@ -256,10 +239,12 @@ def test_decoder_gives_up_a_message_that_its_own_schema_makes_no_row(
 def test_decoder_waits_or_gives_up_when_a_message_has_a_column_that_its_table_has_not(
     tmp_path: Path, schema_id: str | None
 ) -> None:
-    kit = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
-    other = data_schema((replace(KEYED.columns[0], name="other"),), logical_types=True).replace('"DataRecord"', '"shop.kit.R"')
-    value = encode_envelope(Envelope("DT", b"\x02", None, schema_id, other, "avro"))
-    decoded = Decoder(zone_of(tmp_path, kit)).decode(raw_batch([value]))
+    kit = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
+    other = codec.data_schema((replace(KEYED.columns[0], name="other"),), logical_types=True).replace(
+        '"DataRecord"', '"shop.kit.R"'
+    )
+    value = codec.encode_envelope(codec.Envelope("DT", b"\x02", None, schema_id, other, "avro"))
+    decoded = Decoder(make_schema_store(tmp_path, kit)).decode(raw_batch([value]))
     assert not decoded.changes
     if schema_id is None:  # metadata with that column can still come
         assert [batch.num_rows for batch in decoded.waiting] == [1]
@@ -269,9 +254,11 @@ def test_decoder_waits_or_gives_up_when_a_message_has_a_column_that_its_table_ha
 
 
 def test_decoder_takes_the_rows_of_a_table_without_a_primary_key(tmp_path: Path) -> None:
-    table = replace(KEYLESS, data_schema=data_schema(KEYLESS.columns, logical_types=True))
+    table = replace(KEYLESS, data_schema=codec.data_schema(KEYLESS.columns, logical_types=True))
     change = replace(insert(1), data={"line": 1}, column_mask=b"\x01")
-    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch([data_message(table, change, schema_id=table.schema_id)]))
+    decoded = Decoder(make_schema_store(tmp_path, table)).decode(
+        raw_batch([codec.data_message(table, change, schema_id=table.schema_id)])
+    )
     assert reasons(decoded) == []
     assert [row["line"] for batch in decoded.changes[table.schema_id] for row in batch.to_pylist()] == [1]
 
@@ -286,10 +273,10 @@ def test_decoder_takes_the_rows_of_a_table_without_a_primary_key(tmp_path: Path)
     ],
 )
 def test_decoder_refuses_one_row_and_keeps_the_rest(tmp_path: Path, form: Any, changed: dict[str, Any], reason: str) -> None:
-    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    table = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
     changes = [insert(1), replace(insert(2), **changed), insert(3)]
-    values = [data_message(table, change, form=form, schema_id=table.schema_id) for change in changes]
-    decoded = Decoder(zone_of(tmp_path, table)).decode(raw_batch(values))
+    values = [codec.data_message(table, change, form=form, schema_id=table.schema_id) for change in changes]
+    decoded = Decoder(make_schema_store(tmp_path, table)).decode(raw_batch(values))
     assert names(decoded, table.schema_id) == ["n1", "n3"]
     (row,) = [row for batch in decoded.dead for row in batch.to_pylist()]
     assert (row["offset"], row["payload"]) == (1, values[1])
@@ -297,20 +284,20 @@ def test_decoder_refuses_one_row_and_keeps_the_rest(tmp_path: Path, form: Any, c
 
 
 def test_decoder_refuses_the_value_that_does_not_fit_its_column_alone(tmp_path: Path) -> None:
-    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
+    table = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
     narrow = replace(table, columns=(replace(KEYED.columns[0], type="INT1"), KEYED.columns[1]))
-    values = [data_message(table, insert(number), schema_id=table.schema_id) for number in (1, 300, 7)]
-    decoded = Decoder(zone_of(tmp_path, narrow)).decode(raw_batch(values))
+    values = [codec.data_message(table, insert(number), schema_id=table.schema_id) for number in (1, 300, 7)]
+    decoded = Decoder(make_schema_store(tmp_path, narrow)).decode(raw_batch(values))
     assert names(decoded, table.schema_id) == ["n1", "n7"]
     assert "column 'id'" in reasons(decoded)[0]
 
 
 def test_decoder_takes_metadata_without_a_schema_id_in_its_envelope(tmp_path: Path) -> None:
-    table = replace(KEYED, data_schema=data_schema(KEYED.columns, logical_types=True))
-    value = metadata_message(table, with_schema_id=False)
+    table = replace(KEYED, data_schema=codec.data_schema(KEYED.columns, logical_types=True))
+    value = codec.metadata_message(table, with_schema_id=False)
     decoded = Decoder(SchemaStore(tmp_path / "zone")).decode(raw_batch([value]))
     (row,) = [row for batch in decoded.metadata for row in batch.to_pylist()]
-    assert decode_metadata(decode_envelope(row["payload"])).schema_id == table.schema_id
+    assert codec.decode_metadata(codec.decode_envelope(row["payload"])).schema_id == table.schema_id
 
 
 @pytest.mark.parametrize(("rows", "size_bytes", "gathered"), [(50, 1 << 20, [5]), (2, 1 << 20, [2, 2, 1]), (50, 1, [1] * 5)])

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from headstream.cli.replicate.command import replicate
 from headstream.errors import LogVersionError, StorageError
 from headstream.replicate.parked.ledger import Ledger, ParkedBatch
 from headstream.replicate.parked.ledger_schema import STEPS
+from tests.support.waiting import run_together
 
 NEWEST = len(STEPS)
 PARKED_BATCH = ParkedBatch(
@@ -118,10 +118,6 @@ def test_ledger_is_brought_up_once_when_several_open_it_together(tmp_path: Path)
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=open_it) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(*[open_it] * 4)
     assert failures == []
     assert version_of(path) == NEWEST

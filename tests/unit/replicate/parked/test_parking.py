@@ -15,6 +15,7 @@ from headstream.replicate.parked.bounds import WaitingBounds
 from headstream.replicate.parked.ledger import Ledger
 from headstream.replicate.parked.parking import DEAD_LETTER_TOPIC, PARKED_TOPIC, Held, ParkingLot, Release
 from headstream.replicate.settings.config import ReplicateConfig
+from tests.support.crashes import fail_with
 
 DELAYED = "replicate/delayed"
 HEADERS = Headers([("attempt", uint8(3)), ("attempt", uint8(4))])
@@ -167,11 +168,8 @@ def test_parking_buries_nothing_twice_when_a_crash_leaves_the_ledger_behind(
 def test_parking_keeps_the_bytes_of_another_message_at_the_place_of_one_that_a_crash_left(tmp_path: Path) -> None:
     lot = Lot(tmp_path)
 
-    def crash(*arguments: Any, **options: Any) -> None:
-        raise MemoryError
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "add", crash)
+        patch.setattr(Ledger, "add", fail_with(MemoryError()))
         with pytest.raises(MemoryError):
             lot.parking.dead_letter([raw(1, 2, reason="bad", payload=b"of the old topic")], 1)
     lot.restart()

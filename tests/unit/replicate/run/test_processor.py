@@ -15,6 +15,7 @@ from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.run.metrics import describe_pipeline
 from headstream.replicate.run.status import note_status, read_status
 from headstream.testing import SourceDatabase
+from tests.support.crashes import fail_with
 from tests.support.replicate.pipeline_work import LINES, SECOND_US, Work, plain
 from tests.support.replicate.replicate_messages import make_change, make_table
 
@@ -133,15 +134,12 @@ def test_processor_ends_the_same_when_it_crashes_while_a_table_fails(
     work = Work(tmp_path)
     raw = work.raw([*(message.value for message in plain(source)), b"not a message"])
 
-    def crash(*arguments: Any, **options: Any) -> None:
-        raise MemoryError
-
     with monkeypatch.context() as patch:
         break_table(patch, "order_lines")
         if step == "finish_release":
             work.process(raw, 0)
             work.now_us += 400 * SECOND_US
-        patch.setattr(type(work.processor.parking), step, crash)
+        patch.setattr(type(work.processor.parking), step, fail_with(MemoryError()))
         with pytest.raises(MemoryError):
             work.processor.sweep() if step == "finish_release" else work.process(raw, 0)
     work.restart()

@@ -14,6 +14,7 @@ from headstream.replicate.run.report import PipelineReport
 from headstream.replicate.run.status import note_status, note_targets
 from headstream.replicate.settings.table_settings import TableRules
 from headstream.testing import SourceDatabase
+from tests.support.crashes import fail_to_write
 from tests.support.replicate.pipeline_work import Work, plain
 from tests.support.replicate.replicate_messages import COLUMNS, make_table
 
@@ -47,11 +48,8 @@ def test_report_has_rows_lag_last_change_and_versions_of_each_table(tmp_path: Pa
 def test_report_names_what_a_failing_table_waits_for_and_when_it_is_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: DeltaLakeEngine, *arguments: Any, **options: Any) -> None:
-        raise StorageError("no space left", where=str(self.path))
-
     work = Work(tmp_path)
-    monkeypatch.setattr(DeltaLakeEngine, "merge", fail)
+    monkeypatch.setattr(DeltaLakeEngine, "merge", fail_to_write)
     work.process(work.raw([*(one.value for one in plain(SourceDatabase(41, rows=5, transactions=5))), b"not a message"]), 0)
     tables = {one["table"]: one for one in read(work)["tables"]}
     lines = tables["SHOP.order_lines"]

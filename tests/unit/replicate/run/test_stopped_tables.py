@@ -13,6 +13,7 @@ from headstream.replicate.parked import parking
 from headstream.replicate.run.status import read_status
 from headstream.replicate.run.stopped_tables import StoppedTables
 from headstream.replicate.settings.table_settings import TableRule, TableRules
+from tests.support.crashes import fail_with
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table, reasons_of
 
@@ -129,11 +130,8 @@ def test_take_out_keeps_every_message_once_when_a_crash_cuts_it_off(
     work.send(metadata_message(KIT), metadata_message(UNUSABLE))
     raw = work.raw([*rows(UNUSABLE, *range(20)), *rows(KIT, *range(20))])
 
-    def crash(*arguments: Any, **options: Any) -> None:
-        raise MemoryError
-
     with monkeypatch.context() as patch:
-        patch.setattr(type(work.processor.parking), step, crash)
+        patch.setattr(type(work.processor.parking), step, fail_with(MemoryError()))
         with pytest.raises(MemoryError):
             work.process(raw, 1)
     work.restart()

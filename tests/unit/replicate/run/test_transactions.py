@@ -26,6 +26,7 @@ from headstream.replicate.run.metrics import describe_pipeline
 from headstream.replicate.run.status import note_status, read_status
 from headstream.replicate.settings.table_settings import TableRules
 from headstream.replicate.tables.tables import table_path
+from tests.support.crashes import fail_to_write, fail_with
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import COLUMNS, make_change, make_table
 
@@ -175,15 +176,12 @@ def test_what_waits_for_transactions_comes_back_when_a_run_does_not_ask_for_whol
 def test_nothing_is_shown_in_part_when_setting_the_last_part_aside_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type
 ) -> None:
-    def crash(*arguments: Any, **options: Any) -> None:
-        raise MemoryError
-
     work = start(tmp_path)
     work.send(event(1, 2))
     raw = work.raw([event(2, 2)])
     step = "_put_held" if owner is parking.ParkingLot else "add"
     with monkeypatch.context() as patch:
-        patch.setattr(owner, step, crash)
+        patch.setattr(owner, step, fail_with(MemoryError()))
         with pytest.raises(MemoryError):
             work.process(raw, work.next_batch)
     work.restart()
@@ -197,12 +195,9 @@ def test_nothing_is_shown_in_part_when_setting_the_last_part_aside_is_cut_off(
 def test_an_event_that_comes_again_does_not_go_before_the_rest_that_waits_for_its_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: DeltaLakeEngine, *arguments: Any, **options: Any) -> None:
-        raise StorageError("no space left", where=str(self.path))
-
     work = start(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(DeltaLakeEngine, "merge", fail)
+        patch.setattr(DeltaLakeEngine, "merge", fail_to_write)
         work.send(event(1, 2), event(2, 2))
     work.now_us += 400 * SECOND_US
     seen = []

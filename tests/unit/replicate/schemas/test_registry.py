@@ -15,8 +15,6 @@ import pytest
 
 import headstream as hs
 from headstream.core.codec.binary import encode_sent
-from headstream.core.model.headers import Headers
-from headstream.core.model.message import Message
 from headstream.replicate.codec import Change, data_schema
 from headstream.replicate.codec.avro.schema import parse_schema
 from headstream.replicate.codec.avro.values import encode_value
@@ -117,14 +115,14 @@ def test_decoder_reads_schema_ids_in_headers_as_those_before_the_payload(tmp_pat
     decoder = make_decoder(tmp_path, registry=RegistrySettings(url=server.url))
     bare, by_number, by_guid = framed(7, make_change(1))[5:], b"\0\0\0\0\7", b"\1" + uuid.UUID(GUID).bytes
     headers = [
-        Headers({"a": 1, "__value_schema_id": hs.raw(by_number), "__key_schema_id": hs.raw(b"\0\0\0\0\x08")}),
-        Headers({"__key_schema_id": hs.raw(b"\0\0\0\0\x08"), "__value_schema_id": hs.raw(by_guid), "z": "x"}),
-        Headers({}),
-        Headers({"__value_schema_id": hs.raw(b"\1" + bytes(16))}),
+        hs.Headers({"a": 1, "__value_schema_id": hs.raw(by_number), "__key_schema_id": hs.raw(b"\0\0\0\0\x08")}),
+        hs.Headers({"__key_schema_id": hs.raw(b"\0\0\0\0\x08"), "__value_schema_id": hs.raw(by_guid), "z": "x"}),
+        hs.Headers({}),
+        hs.Headers({"__value_schema_id": hs.raw(b"\1" + bytes(16))}),
     ]
     values = [bare, bare, framed(7, make_change(2)), bare]
     raw = raw_messages(values, keys=[b"\x02\x02", b"\x02\x02", key_of(8), b"\x02\x02"])
-    blocks = pa.array([encode_sent([Message(payload=b"", headers=each)])[20:-4] for each in headers], pa.binary())
+    blocks = pa.array([encode_sent([hs.Message(payload=b"", headers=each)])[20:-4] for each in headers], pa.binary())
     raw = raw.set_column(raw.schema.get_field_index("headers"), "headers", blocks)
     decoded = decoder.decode(raw)
     assert [row["name"] for row in rows_of(decoded)] == ["n1", "n1", "n2"]

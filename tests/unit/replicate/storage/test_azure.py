@@ -13,9 +13,7 @@ from headstream.replicate.storage.azure import AzureAccess
 from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.replicate.storage.store_files import StoreFiles
 from tests.unit.replicate.storage.test_google import login_of
-from tests.unit.replicate.storage.test_store_access import HOST, _own_environment, azure
-
-__all__ = ["_own_environment"]  # fixtures
+from tests.unit.replicate.storage.test_store_access import HOST, azure
 
 
 def test_azures_settings_are_the_same_for_each_client() -> None:

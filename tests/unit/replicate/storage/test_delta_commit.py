@@ -19,6 +19,7 @@ from headstream.replicate.storage.data_files import write_data_files
 from headstream.replicate.storage.delta_commit import Conflict, commit_rows
 from headstream.replicate.storage.delta_log import LogSnapshot, Protocol, merge_on_read_refusal
 from headstream.replicate.storage.table_files import create_file
+from tests.support.crashes import fail_with
 from tests.support.replicate.plain_engine import open_plain_engine
 from tests.support.replicate.row_changes import change_rows, find_rows, ids_by_deltalake, live_ids, read_ids
 
@@ -183,13 +184,10 @@ def test_checkpoints_are_written_at_the_tables_interval_and_have_all_that_commit
 def test_files_of_a_writer_that_ended_before_its_commit_are_vacuumed_and_live_vectors_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def end(*_: object) -> bool:
-        raise KeyboardInterrupt
-
     snapshot = make_table(tmp_path / "t")
     change_rows(snapshot, {*range(0, ROWS, 7)}, None, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(delta_commit, "create_file", end)
+        patch.setattr(delta_commit, "create_file", fail_with(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             change_rows(snapshot, {*range(0, ROWS, 5)} - {*range(0, ROWS, 7)}, ids(ROWS), 2)
     files = {file.name for file in (tmp_path / "t").glob("*.*")}

@@ -10,9 +10,7 @@ import pytest
 from headstream.errors import InvalidOptionError
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
-from tests.unit.replicate.storage.test_store_access import HOST, _own_environment, google
-
-__all__ = ["_own_environment"]  # fixtures
+from tests.unit.replicate.storage.test_store_access import HOST, google
 
 
 def login_of(place: StorePlace) -> dict[str, str]:

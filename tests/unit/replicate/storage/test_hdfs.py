@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 
 from headstream.replicate.storage.places import StorePlace, failure, parse_place
-from tests.unit.replicate.storage.test_store_access import _own_environment
-
-__all__ = ["_own_environment"]  # fixtures
 
 
 def test_hdfs_has_its_user_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,7 @@ import pytest
 from headstream.errors import MissingExtraError
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
-from tests.unit.replicate.storage.test_store_access import _own_environment, azure, google
-
-__all__ = ["_own_environment"]  # fixtures
+from tests.unit.replicate.storage.test_store_access import azure, google
 
 
 @pytest.mark.parametrize(

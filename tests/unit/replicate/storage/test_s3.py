@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.replicate.storage.test_storage_settings import KEYS, _own_environment, make_access
-
-__all__ = ["_own_environment"]  # fixtures
+from tests.unit.replicate.storage.test_storage_settings import KEYS, make_access
 
 
 def test_settings_of_aws_itself_have_no_endpoint_and_the_bucket_in_the_host() -> None:

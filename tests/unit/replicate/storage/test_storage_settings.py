@@ -11,18 +11,10 @@ from headstream.replicate.storage.s3 import S3Access
 from headstream.replicate.storage.storage_settings import StorageSettings
 
 KEYS = {"access_key_id": "AKIA1", "secret_access_key": "hidden"}
-VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
-OF_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 def make_access(**settings: Any) -> S3Access:
     return S3Access("lake", StorageSettings(**settings))
-
-
-@pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*VARIABLES, *OF_KEYS):
-        monkeypatch.delenv(name, raising=False)
 
 
 def test_settings_are_the_same_for_each_client() -> None:

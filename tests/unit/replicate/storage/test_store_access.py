@@ -12,17 +12,6 @@ from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.spark.sessions.jar_sets import SETS
 
 HOST = "acme1.dfs.core.windows.net"
-VARIABLES = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY", "AZURE_TENANT_ID",
-             "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET",
-             "AZURE_STORAGE_TOKEN", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY", "AZURE_STORAGE_CLIENT_SECRET",
-             "AZURE_FEDERATED_TOKEN_FILE", "AZURE_AUTHORITY_HOST",
-             "STORAGE_EMULATOR_HOST", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_APPLICATION_CREDENTIALS", "HADOOP_USER_NAME")  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
 
 
 def azure(**settings: Any) -> StorePlace:

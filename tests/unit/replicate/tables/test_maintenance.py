@@ -9,12 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from headstream.errors import InvalidOptionError, StorageError
+from headstream.errors import InvalidOptionError
 from headstream.replicate.codec import data_message, metadata_message
 from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.table_settings import TableRules, TableSettings, find_table_problems
 from headstream.replicate.tables.tables import table_path
+from tests.support.crashes import fail_to_write
 from tests.support.replicate.pipeline_work import SECOND_US, Work
 from tests.support.replicate.replicate_messages import make_change, make_table
 
@@ -100,12 +101,9 @@ def test_files_that_no_version_needs_are_deleted_when_they_are_old_enough(tmp_pa
 def test_a_failure_is_a_warning_that_names_the_table_and_is_tried_again_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(self: DeltaLakeEngine, cluster_by: object = ()) -> None:
-        raise StorageError("no space left", where=str(self.path))
-
     work = work_with_files(tmp_path, 3, compact_every_us=HOUR_US)
     with monkeypatch.context() as patch:
-        patch.setattr(DeltaLakeEngine, "compact", fail)
+        patch.setattr(DeltaLakeEngine, "compact", fail_to_write)
         work.processor.sweep()
         work.processor.sweep()
     assert [record.levelname for record in caplog.records if "shop.kit" in record.getMessage()] == ["WARNING"]

@@ -17,6 +17,7 @@ from headstream.replicate.codec import ColumnMetadata, TableMetadata
 from headstream.replicate.columns.changes import OLD_PREFIX
 from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.tables.tables import table_path
+from tests.support.crashes import fail_with
 from tests.support.replicate.change_tables import COLUMNS, KEYLESS, METADATA, change, sequence
 from tests.support.replicate.target_tables import Target, schema_of
 
@@ -110,11 +111,8 @@ def test_a_killed_process_that_has_not_recorded_its_deletions_loses_no_older_cha
     target = Target(tmp_path)
     unit = [change("INSERT", 1, "a", at=1), change("DELETE", 2, at=9)]
 
-    def crash(*arguments: Any) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(Tombstones, "record", crash)
+        patch.setattr(Tombstones, "record", fail_with(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             target.apply(*unit)
     target.reopen()

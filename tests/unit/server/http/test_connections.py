@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headstream.server.config.http_settings import HttpSettings
-from tests.support.server.http_servers import Http, serving
-from tests.unit.server.http.test_server import JSON, MESSAGES, SEND, head, http, make_topic, wait_until
-
-__all__ = ["http"]  # fixtures
+from tests.support.server.http_servers import Http, make_topic, serving
+from tests.support.waiting import wait_until
+from tests.unit.server.http.test_server import JSON, MESSAGES, SEND, head
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.client.client import Client
 from headstream.errors import StorageError
 from headstream.server.http.pipeline_reports import PipelineReports
 from tests.support.server.http_servers import Http, serving
@@ -19,9 +18,9 @@ LETTERS = "/streams/shop/topics/orders.dead/partitions/1/letters"
 COUNT = 6
 
 
-def fill(http: Http) -> Client:
+def fill(http: Http) -> hs.Client:
     """Give up six messages: two were rejected, four failed."""
-    log = Client(http.dispatcher.broker)
+    log = hs.Client(http.dispatcher.broker)
     log.create_topic(TOPIC)
     for number in range(COUNT):
         log.send(TOPIC, b"%d" % number, key=b"k")
@@ -49,7 +48,7 @@ def post(http: Http, action: str, **body: Any) -> Any:
 
 
 def copies(http: Http) -> list[bytes | None]:
-    return [message.payload for message in Client(http.dispatcher.broker).poll(TOPIC, start=COUNT, count=100)]
+    return [message.payload for message in hs.Client(http.dispatcher.broker).poll(TOPIC, start=COUNT, count=100)]
 
 
 def test_reasons_are_counted_by_origin_group_and_error(http: Http) -> None:

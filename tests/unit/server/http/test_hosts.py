@@ -17,12 +17,6 @@ PAGE = "https://page.example"
 
 
 @pytest.fixture(scope="module")
-def http() -> Iterator[Http]:
-    with serving() as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
 def configured() -> Iterator[Http]:
     """A server that a proxy makes known as shop.example, and whose API pages of PAGE may use."""
     cors = CorsSettings(allowed_origins=(PAGE,), allowed_headers=("authorization", "content-type"))

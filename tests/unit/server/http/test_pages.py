@@ -5,10 +5,8 @@ from __future__ import annotations
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from headstream.server.config.http_settings import HttpSettings
-from tests.support.server.http_servers import Http, serving
-from tests.unit.server.http.test_server import MESSAGES, SEND, http, make_topic
-
-__all__ = ["http"]  # fixtures
+from tests.support.server.http_servers import Http, make_topic, serving
+from tests.unit.server.http.test_server import MESSAGES, SEND
 
 
 def test_root_ping_and_health_need_no_token(http: Http) -> None:

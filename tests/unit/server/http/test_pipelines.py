@@ -11,10 +11,7 @@ import headstream as hs
 from headstream.cli.shared.checkpoints import explain_by
 from headstream.cli.shared.schemas import open_schemas
 from headstream.core.codec.binary import encode_sent
-from headstream.core.model.constructors import raw
-from headstream.core.model.headers import Headers
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import Message
 from headstream.core.model.topology import NewTopic
 from headstream.errors import InvalidInputError, InvalidOptionError
 from headstream.replicate.codec import data_message, metadata_message
@@ -45,7 +42,7 @@ def path_of(offset: int) -> str:
 
 def fill(http: Http) -> None:
     http.dispatcher.broker.topics.create(NewTopic(CDC, 1, hs.Limits.WIDE))
-    http.dispatcher.broker.messages.send(CDC, 1, encode_sent([Message(payload=payload) for payload in PAYLOADS]))
+    http.dispatcher.broker.messages.send(CDC, 1, encode_sent([hs.Message(payload=payload) for payload in PAYLOADS]))
 
 
 @pytest.fixture
@@ -119,11 +116,11 @@ def test_avro_is_decoded_for_whoever_may_read_the_message(tmp_path: Path) -> Non
     decoding = PipelineReports({}, needs_right=True, explain_avro=open_schemas(str(tmp_path), "--schemas"))
     with serving(pipelines=decoding) as http:
         fill(http)
-        http.dispatcher.broker.messages.send(CDC, 1, encode_sent([Message(payload=b"\0\0\0\0\x07\x0e")]))
+        http.dispatcher.broker.messages.send(CDC, 1, encode_sent([hs.Message(payload=b"\0\0\0\0\x07\x0e")]))
         reader = log_in(http, "reader", {"global": rights(read_streams=True, poll_messages=True), "streams": None})
         found = http.call("GET", path_of(len(PAYLOADS)), token=reader).json
         assert (found["type"], found["value"], found["fault"]) == ("R", {"id": 7}, None)
-        named = Message(payload=b"\x0e", headers=Headers({"__value_schema_id": raw(b"\0\0\0\0\x07")}))
+        named = hs.Message(payload=b"\x0e", headers=hs.Headers({"__value_schema_id": hs.raw(b"\0\0\0\0\x07")}))
         http.dispatcher.broker.messages.send(CDC, 1, encode_sent([named]))
         by_header = http.call("GET", path_of(len(PAYLOADS) + 1), token=reader).json
         assert by_header == {**found, "size_bytes": 1}

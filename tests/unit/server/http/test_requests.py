@@ -9,9 +9,7 @@ import pytest
 
 from tests.support.server.http_servers import Http
 from tests.unit.server.http.test_connections import raw, statuses
-from tests.unit.server.http.test_server import JSON, MESSAGES, SEND, head, http
-
-__all__ = ["http"]  # fixtures
+from tests.unit.server.http.test_server import JSON, MESSAGES, SEND, head
 
 
 @pytest.mark.parametrize(

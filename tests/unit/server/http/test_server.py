@@ -6,30 +6,18 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from headstream.server.config.http_settings import CorsSettings, HttpSettings
-from tests.support.server.http_servers import Answer, Http, serving
+from tests.support.crashes import fail_with
+from tests.support.server.http_servers import Answer, Http, make_topic, serving
+from tests.support.waiting import wait_until
 
-TOPIC = {"name": "t", "partitions_count": 1, "compression_algorithm": "none", "message_expiry": 0, "max_topic_size": 0}
 SEND = {"partitioning": {"kind": "balanced"}, "messages": [{"payload": "aGVsbG8="}]}
 MESSAGES = "/streams/s/topics/t/messages"
 JSON = "Content-Type: application/json\r\n"
-
-
-@pytest.fixture(scope="module")
-def http() -> Iterator[Http]:
-    with serving(HttpSettings(max_body_bytes=50_000)) as served:
-        make_topic(served)
-        yield served
-
-
-def make_topic(http: Http) -> None:
-    assert http.call("POST", "/streams", {"name": "s"}).status == 200
-    assert http.call("POST", "/streams/s/topics", TOPIC).status == 200
 
 
 def head(http: Http, method: str, path: str, more: str = "", *, close: bool = True) -> bytes:
@@ -45,10 +33,7 @@ def test_a_head_is_a_get_without_its_body(http: Http) -> None:
 def test_a_fault_inside_is_told_by_the_log_alone(
     http: Http, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: Any) -> None:
-        raise RuntimeError("the inner secret")
-
-    monkeypatch.setattr(http.dispatcher, "answer", fail)
+    monkeypatch.setattr(http.dispatcher, "answer", fail_with(RuntimeError("the inner secret")))
     with caplog.at_level(logging.ERROR, "headstream.server"):
         answer = http.call("GET", "/streams")
     assert answer.refusal == (500, 1)
@@ -82,15 +67,6 @@ def during(work: Callable[[], Answer]) -> tuple[threading.Thread, list[Answer]]:
     thread = threading.Thread(target=lambda: answers.append(work()))
     thread.start()
     return thread, answers
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    done = threading.Event()
-    for _ in range(2000):
-        if is_so():
-            return
-        done.wait(0.01)
-    raise AssertionError("it did not come to that")
 
 
 def wait_for_messages(http: Http, offset: int, timeout_ms: int) -> Answer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,20 +10,11 @@ import pytest
 import headstream as hs
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import Message
 from headstream.core.model.topology import NewTopic
-from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.core.wire.commands.sessions import Login
-from headstream.core.wire.commands.system import TransportKind
-from tests.support.server.http_servers import Http, serving
+from headstream.core.wire.commands import permissions, sessions, system
+from tests.support.server.http_servers import Http
 
 NAME = "alice"
-
-
-@pytest.fixture(scope="module")
-def http() -> Iterator[Http]:
-    with serving() as served:
-        yield served
 
 
 def test_token_is_refreshed_once_when_many_refresh_it_concurrently(http: Http) -> None:
@@ -63,13 +53,13 @@ def test_the_token_that_changed_its_own_users_password_stays_and_the_others_end(
     token, other = (http.log_in(NAME, "secret1").json["access_token"]["token"] for _ in range(2))
     personal = http.call("POST", "/personal-access-tokens", {"name": "laptop", "expiry": 0}, token=token).json["token"]
     server = http.dispatcher
-    connections = [server.sessions.open(f"192.0.2.7:{kind}", kind) for kind in TransportKind]
+    connections = [server.sessions.open(f"192.0.2.7:{kind}", kind) for kind in system.TransportKind]
     for session in connections:
-        server.answer(session, Login(NAME, "secret1"))
+        server.answer(session, sessions.Login(NAME, "secret1"))
     change = {"current_password": "secret1", "new_password": "secret2"}
     assert http.call("PUT", f"/users/{NAME}/password", change, token=token).status == 204
     assert [http.call("GET", f"/users/{user_id}", token=each).status for each in (token, other)] == [200, 401]
-    assert [session.is_ended for session in connections] == [True] * len(TransportKind)
+    assert [session.is_ended for session in connections] == [True] * len(system.TransportKind)
     assert http.call("POST", "/personal-access-tokens/login", {"token": personal}, token=None).status == 404
     change = {"current_password": "secret2", "new_password": "secret3"}
     assert http.call("PUT", f"/users/{user_id}/password", change, token=token).status == 204  # a second time, by number
@@ -109,7 +99,7 @@ def test_the_token_that_changed_the_password_ends_later_as_others_do(http: Http,
 
 
 def test_a_request_that_waits_goes_on_when_its_token_changes_the_password_meanwhile(http: Http) -> None:
-    everything = Permissions(GlobalPermissions.all())
+    everything = permissions.Permissions(permissions.GlobalPermissions.all())
     http.dispatcher.users.create(NAME, "secret1", is_active=True, permissions=everything, now_us=0)
     http.dispatcher.broker.topics.create(NewTopic(TopicName.parse("shop/orders"), 1, hs.Limits.WIDE))
     token, other = (http.log_in(NAME, "secret1").json["access_token"]["token"] for _ in range(2))
@@ -120,5 +110,5 @@ def test_a_request_that_waits_goes_on_when_its_token_changes_the_password_meanwh
             time.sleep(0.01)
         change = {"current_password": "secret1", "new_password": "secret2"}
         assert http.call("PUT", f"/users/{NAME}/password", change, token=token).status == 204
-        http.dispatcher.broker.messages.send(TopicName.parse("shop/orders"), 1, encode_sent([Message(payload=b"m")]))
+        http.dispatcher.broker.messages.send(TopicName.parse("shop/orders"), 1, encode_sent([hs.Message(payload=b"m")]))
         assert [each.result().status for each in waiting] == [200, 401]

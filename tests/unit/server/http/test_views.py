@@ -10,7 +10,6 @@ import headstream as hs
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.constructors import bool_
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.message import Message
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.topology import NewTopic
 from tests.support.server.http_servers import Http, serving
@@ -26,17 +25,17 @@ def http() -> Iterator[Http]:
         for name in ("shop/orders", "shop/returns", "audit/logins"):
             broker.topics.create(NewTopic(TopicName.parse(name), 2, hs.Limits.WIDE))
         messages = [
-            Message(
+            hs.Message(
                 payload=b"first",
                 headers=hs.Headers([("tag", hs.string("a")), ("tag", hs.string("b")), ("n", hs.uint8(7))]),
                 key=b"key",
             ),
-            Message(
+            hs.Message(
                 payload=b"\x00\xff" * 2000,
                 headers=hs.Headers([("raw", hs.raw(b"\x01\x02")), ("none", hs.null()), ("yes", bool_(True))]),
             ),
-            Message(payload=None, key=b"gone"),
-            Message(payload="grüße <b>".encode()),
+            hs.Message(payload=None, key=b"gone"),
+            hs.Message(payload="grüße <b>".encode()),
         ]
         broker.messages.send(TopicName.parse("shop/orders"), 1, encode_sent(messages))
         broker.messages.set_state(TopicName.parse("shop/orders"), 1, [1], hs.MessageState.POISONED, reason="bad", by="ann")

@@ -20,7 +20,8 @@ from headstream.server.network.addresses import Address
 from headstream.server.network.admission import Admission
 from headstream.server.network.tls import TlsFiles
 from tests.support.server.certificates import write_certificate
-from tests.support.server.served import Peer, Running, config_of, serving, wait_for
+from tests.support.server.served import Peer, Running, config_of, serving
+from tests.support.waiting import wait_until
 
 MOST = 8
 
@@ -78,7 +79,7 @@ def test_acceptor_holds_a_share_of_the_connections_when_clients_never_shake_hand
         silent = [stack.enter_context(socket.create_connection(address_of(running, transport), 20)) for _ in range(4 * MOST)]
         for each in silent[: -MOST // 4]:
             assert each.recv(1) == b"", "the newest ones stay, all others are closed"
-        wait_for(lambda: listener.pending_count == MOST // 4)
+        wait_until(lambda: listener.pending_count == MOST // 4)
 
 
 def test_acceptor_serves_a_client_when_silent_ones_hold_all_handshakes(running: Running, files: TlsFiles) -> None:
@@ -95,7 +96,7 @@ def test_acceptor_ends_a_handshake_when_its_time_is_up(
     monkeypatch.setattr("headstream.server.network.acceptor.HANDSHAKE_S", 0.05)
     with socket.create_connection(running.address, 20) as silent:
         assert silent.recv(1) == b""
-    wait_for(lambda: listener_of(running, "tcp").pending_count == 0)
+    wait_until(lambda: listener_of(running, "tcp").pending_count == 0)
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -105,12 +106,12 @@ def test_acceptor_refuses_more_connections_when_all_places_are_taken(running: Ru
     for _ in range(MOST):
         peers.append(encrypted(running, files))
         peers[-1].log_in()
-        wait_for(lambda: listener_of(running, "tcp").pending_count == 0)
+        wait_until(lambda: listener_of(running, "tcp").pending_count == 0)
     with pytest.raises((ssl.SSLError, ConnectionError)):
         encrypted(running, files)
     assert server._tcp.traffic.refused_connections == 1
     peers[0].close()
-    wait_for(lambda: len(server._tcp._connections) < MOST)
+    wait_until(lambda: len(server._tcp._connections) < MOST)
     assert encrypted(running, files).request(Code.PING) == (0, b"")
 
 
@@ -122,7 +123,7 @@ def test_acceptor_opens_a_connection_later_when_its_address_comes_too_fast(
         assert server is not None
         monkeypatch.setattr(acceptor._admission.rates, "delay_s", lambda address, now_s: 3600.0)
         waiting = [running.peer(is_logged_in=False) for _ in range(MOST)]
-        wait_for(lambda: acceptor.pending_count == MOST // 4 and waiting[MOST - 3].is_closed())
+        wait_until(lambda: acceptor.pending_count == MOST // 4 and waiting[MOST - 3].is_closed())
         assert len(server._connections) == 1
         monkeypatch.setattr(acceptor._admission.rates, "delay_s", lambda address, now_s: 0.01)
         with running.peer() as newcomer:

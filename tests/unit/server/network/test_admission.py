@@ -18,7 +18,8 @@ from headstream.core.wire.frames import encode_request, encode_response
 from headstream.server.network.addresses import Address
 from headstream.server.network.admission import AddressRates, Admission, UnauthenticatedQuota
 from tests.support.server.kafka_listeners import kafka_listener
-from tests.support.server.served import Running, config_of, serving, wait_for
+from tests.support.server.served import Running, config_of, serving
+from tests.support.waiting import wait_until
 
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 
@@ -161,7 +162,7 @@ def test_tcp_answers_users_when_unauthenticated_clients_have_no_turn(make_loop: 
         with no_turns(running, quota):
             for stranger in strangers:
                 stranger.send(PING * 3)
-            wait_for(lambda: quota.waiting_count == len(strangers))
+            wait_until(lambda: quota.waiting_count == len(strangers))
             assert [user.request(Code.PING) for _ in range(5)] == [(0, b"")] * 5
             assert quota.waiting_count == len(strangers)
         for stranger in strangers:
@@ -189,11 +190,11 @@ def test_tcp_answers_or_forgets_clients_that_leave_while_they_wait_for_a_turn(ma
         with no_turns(running, quota):
             leaving.send(PING)
             staying.send(PING)
-            wait_for(lambda: quota.waiting_count == 2)
+            wait_until(lambda: quota.waiting_count == 2)
             leaving.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             leaving.close()
         assert staying.receive() == (0, b"")
-        wait_for(lambda: len(connections) == 2)
+        wait_until(lambda: len(connections) == 2)
         assert user.request(Code.PING) == (0, b"")
 
 
@@ -213,7 +214,7 @@ def test_http_answers_users_when_unauthenticated_clients_have_no_turn(make_loop:
         quota = turns_of(running)
         with no_turns(running, quota):
             stranger.request("GET", "/health")
-            wait_for(lambda: quota.waiting_count == 1)
+            wait_until(lambda: quota.waiting_count == 1)
             for _ in range(3):
                 user.request("GET", "/streams", headers=head)
                 assert user.getresponse().read() == b"[]"
@@ -239,7 +240,7 @@ def test_kafka_answers_unauthenticated_clients_when_they_have_a_turn() -> None:
             assert len(stranger.recv(size, socket.MSG_WAITALL)) == size
             with no_turns(running, kafka.quota):
                 stranger.sendall(struct.pack(">i", 10) + struct.pack(">hhih", 18, 0, 8, -1))
-                wait_for(lambda: kafka.quota.waiting_count == 1)
+                wait_until(lambda: kafka.quota.waiting_count == 1)
             (size,) = struct.unpack(">i", stranger.recv(4, socket.MSG_WAITALL))
             assert stranger.recv(size, socket.MSG_WAITALL)[:4] == struct.pack(">i", 8)
 

@@ -23,7 +23,8 @@ from headstream.server.network.addresses import Address
 from headstream.server.network.tls import TlsFiles
 from headstream.server.network.unauthenticated_connections import UnauthenticatedConnections
 from tests.support.server.certificates import write_certificate
-from tests.support.server.served import Running, config_of, serving, wait_for
+from tests.support.server.served import Running, config_of, serving
+from tests.support.waiting import wait_until
 
 MOST: Final = 4
 """The connections of each listener: a quarter of them may be in the TLS handshake."""
@@ -197,7 +198,7 @@ def test_a_connection_is_refused_when_users_have_all_places(door: Door) -> None:
     for _ in range(MOST):
         users.append(door.client())
         users[-1].log_in()
-        wait_for(lambda: door.traffic.connections == len(users))
+        wait_until(lambda: door.traffic.connections == len(users))
     with pytest.raises((ConnectionError, ssl.SSLError)):
         door.client().ask()
     for user in users:

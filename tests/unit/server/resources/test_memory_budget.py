@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -17,7 +17,6 @@ from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.messages import PollMessages, SendMessages
 from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from headstream.core.wire.extensions.producers import AppendNumbered, InitProducer
 from headstream.core.wire.frames import encode_request, request_head
 from headstream.core.wire.refusals import decode_refusal
@@ -26,7 +25,8 @@ from headstream.errors import ServerUnreachableError
 from headstream.server.network.addresses import Address
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES, MemoryBudget, default_budget_bytes
 from tests.support.server.peers import HttpPeer
-from tests.support.server.served import Peer, Running, config_of, serving, wait_for
+from tests.support.server.served import Running, config_of, make_topic, serving
+from tests.support.waiting import wait_until
 
 MIB = 1 << 20
 TOTAL = 16 * MIB
@@ -174,6 +174,22 @@ def budget_of(running: Running) -> MemoryBudget:
     return running.server._tcp.budget
 
 
+@contextmanager
+def full(running: Running) -> Iterator[None]:
+    """Let another user hold all memory for requests."""
+    other = budget_of(running).open(2)
+
+    async def fill() -> None:
+        assert other.hold_requests(TOTAL)
+
+    async def empty() -> None:
+        other.close()
+
+    running.run(fill())
+    yield
+    running.run(empty())
+
+
 def test_tcp_ends_big_requests_that_wait_for_memory_and_serves_small_ones(
     make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,10 +205,10 @@ def test_tcp_ends_big_requests_that_wait_for_memory_and_serves_small_ones(
         with running.peer() as quiet:
             assert quiet.request(Code.PING) == (0, b"")
             quiet.ask(CreateStream(0, "shop"))
-        wait_for(lambda: budget.refused >= 3)
+        wait_until(lambda: budget.refused >= 3)
         for peer in greedy:
             peer.close()
-        wait_for(lambda: budget.held_bytes == 0)
+        wait_until(lambda: budget.held_bytes == 0)
 
 
 def test_tcp_says_that_there_is_no_memory_when_it_refuses_a_request(make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +229,7 @@ def test_tcp_holds_little_of_unauthenticated_clients_when_thousands_send_half_a_
         budget, unauthenticated_clients = budget_of(running), [running.peer(is_logged_in=False) for _ in range(200)]
         for unauthenticated in unauthenticated_clients:
             unauthenticated.send(request_head(Code.LOGIN, 3000) + bytes(2000))
-        wait_for(lambda: budget.held_bytes == 200 * UNAUTHENTICATED_BYTES)
+        wait_until(lambda: budget.held_bytes == 200 * UNAUTHENTICATED_BYTES)
 
 
 @pytest.mark.parametrize("code", [Code.LOGIN, Code.APPEND_NUMBERED])
@@ -235,11 +251,6 @@ def test_tcp_takes_a_long_request_behind_a_login_when_both_come_together(make_lo
             assert [peer.receive()[0] for _ in range(3)] == [0, 0, 0]
 
 
-def make_topic(peer: Peer) -> None:
-    peer.ask(CreateStream(0, "shop"))
-    peer.ask(CreateTopic("shop", 0, 1, Compression.NONE, NEVER, SERVER_DEFAULT, 0, "orders"))
-
-
 def send_of(size: int) -> SendMessages:
     return SendMessages("shop", "orders", Partitioning.partition(1), encode_sent([Message(payload=bytes(size))]))
 
@@ -256,13 +267,13 @@ def test_tcp_reads_no_more_messages_when_replies_that_nobody_takes_fill_the_budg
         budget, deaf = budget_of(running), [running.peer() for _ in range(20)]
         for peer in deaf:
             peer.send(encode_request(poll.code, poll.encode()) * 20)
-        wait_for(lambda: budget.refused > 0)
+        wait_until(lambda: budget.refused > 0)
         assert budget.held_bytes <= TOTAL + 8 * MIB, "a poll brings one message at least, however big"
         for peer in deaf:
             peer.close()
         tcp = running.server._tcp
-        wait_for(lambda: tcp is not None and not tcp._connections)
-        wait_for(lambda: budget.held_bytes == 0)
+        wait_until(lambda: tcp is not None and not tcp._connections)
+        wait_until(lambda: budget.held_bytes == 0)
         with running.peer() as root:
             assert root.ask(poll).count > 0
 
@@ -276,19 +287,10 @@ def test_tcp_stores_a_numbered_batch_once_when_it_was_refused_for_memory_and_com
         producer = root.ask(InitProducer())
         sent = send_of(100_000).messages
         command = AppendNumbered("shop", "orders", 1, producer.producer_id, producer.epoch, 0, sent)
-        other = budget_of(running).open(2)
-
-        async def fill() -> None:
-            assert other.hold_requests(TOTAL)
-
-        async def empty() -> None:
-            other.close()
-
-        running.run(fill())
-        root.send(encode_request(command.code, command.encode()))
-        assert root.receive()[0] == Status.SERVER_BUSY
-        assert root.is_closed()
-        running.run(empty())
+        with full(running):
+            root.send(encode_request(command.code, command.encode()))
+            assert root.receive()[0] == Status.SERVER_BUSY
+            assert root.is_closed()
         with running.peer(is_extended=True) as again:
             stored = [again.ask(command) for _ in range(2)]
         assert [(each.offset, each.is_repeat) for each in stored] == [(0, False), (0, True)]
@@ -324,18 +326,9 @@ def test_http_refuses_messages_that_there_is_no_memory_for_and_lets_go_of_what_w
         peer.login()
         path = "/streams/shop/topics/orders/messages?consumer_id=1&partition_id=1&kind=offset&value=0&count=1000"
         assert peer.request("GET", path)[0] == 200
-        wait_for(lambda: budget.held_bytes == 0)
-        other = budget.open(2)
-
-        async def fill() -> None:
-            assert other.hold_requests(TOTAL)
-
-        async def empty() -> None:
-            other.close()
-
-        running.run(fill())
-        status, body = peer.request("GET", path)
-        assert (status, json.loads(body)["id"]) == (503, Status.SERVER_BUSY)
-        running.run(empty())
+        wait_until(lambda: budget.held_bytes == 0)
+        with full(running):
+            status, body = peer.request("GET", path)
+            assert (status, json.loads(body)["id"]) == (503, Status.SERVER_BUSY)
         assert peer.request("GET", path)[0] == 200
-        wait_for(lambda: budget.held_bytes == 0)
+        wait_until(lambda: budget.held_bytes == 0)

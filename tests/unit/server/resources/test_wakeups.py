@@ -16,7 +16,8 @@ from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compress
 from headstream.core.wire.extensions.messages import AppendMessages, WaitMessages, WaitResult
 from headstream.core.wire.frames import encode_request
 from headstream.server.resources.wakeups import Wakeups
-from tests.support.server.served import serving, wait_for
+from tests.support.server.served import serving
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("read_by")
 
@@ -45,7 +46,7 @@ def test_wait_is_answered_in_the_round_of_the_append_that_ends_it(make_loop: Cal
         for offset in range(3):
             wait = WaitMessages("shop", "orders", {1: offset}, 60_000)
             waiter.send(encode_request(wait.code, wait.encode()))
-            wait_for(lambda: bool(waiting.registered))
+            wait_until(lambda: bool(waiting.registered))
             wakeups._loop, loop = NoNextRound(), wakeups._loop  # type: ignore[assignment]
             sent = encode_sent([Message(payload=b"x")])
             assert sender.ask(AppendMessages("shop", "orders", 1, sent)).offset == offset

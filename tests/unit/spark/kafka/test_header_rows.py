@@ -12,7 +12,6 @@ import headstream as hs
 from headstream.core.codec.batch.results import WantedHeader
 from headstream.core.codec.kafka import KafkaHeader, encode_record
 from headstream.core.model.headers import Headers
-from headstream.core.model.message import Message
 from headstream.errors import DecodeError, HeaderError
 from headstream.spark.kafka.header_rows import HeaderDecoder, encode_header_blocks, encode_header_lists, kafka_headers_type
 from headstream.spark.source.options import RowShape
@@ -27,7 +26,7 @@ def arrays(rows: Sequence[Sequence[KafkaHeader] | None]) -> pa.ListArray:
 
 
 def typed(headers: Headers) -> list[KafkaHeader]:
-    return list(encode_record(Message(payload=b"", headers=headers)).headers)
+    return list(encode_record(hs.Message(payload=b"", headers=headers)).headers)
 
 
 def places(count: int) -> tuple[pa.Array, pa.Array, pa.Array]:

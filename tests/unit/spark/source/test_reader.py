@@ -20,13 +20,9 @@ from headstream.log.opening import close_log, open_directory
 from headstream.log.system.files import OsFiles
 from headstream.log.upkeep.compaction_pass import CompactionPass
 from headstream.log.upkeep.prefix_removal import remove_before
-from headstream.spark.source.limits import admit_bytes
-from headstream.spark.source.offsets import TopicPartition
+from headstream.spark.source import limits, offsets, planning, source, stream_reader
 from headstream.spark.source.options import parse_options
-from headstream.spark.source.planning import open_view
 from headstream.spark.source.reader import BATCH_ROWS, ReadTask, read_task
-from headstream.spark.source.source import HeadstreamReader
-from headstream.spark.source.stream_reader import HeadstreamStreamReader
 from headstream.testing.local_server import LocalServer
 from tests.support.log.stored_logs import data_file
 from tests.support.server.kafka_listeners import kafka_listener
@@ -68,7 +64,7 @@ def send(url: str, sends: int, count: int, *, payload: bytes = b"x" * 100) -> No
 
 def plan(url: str, **options: str) -> list[ReadTask]:
     parsed = parse_options({"url": url, "subscribe": "shop/orders", "headers": "none", **options})
-    return [partition.value for partition in HeadstreamReader(parsed).partitions() if partition.value]
+    return [partition.value for partition in source.HeadstreamReader(parsed).partitions() if partition.value]
 
 
 def read(tasks: list[ReadTask]) -> list[int]:
@@ -175,7 +171,7 @@ def test_deleted_records_that_were_not_read_are_an_error_or_passed_over_and_coun
         log.messages.send(TopicName("shop", "orders"), 1, encode_sent([hs.Message(payload=b"x")] * 100))
         begun = {"startingOffsets": '{"shop/orders": {"1": 25}}'}
         strict, lenient = plan(url, **begun), plan(url, **begun, failOnDataLoss="false")
-        stream = HeadstreamStreamReader(parse_options({"url": url, "subscribe": "shop/orders", **begun}))
+        stream = stream_reader.HeadstreamStreamReader(parse_options({"url": url, "subscribe": "shop/orders", **begun}))
         start = stream.initialOffset()
         record = log.backing.log.snapshot()["shop"].topics["orders"]
         assert remove_before(log.backing.writable_log(), record, 1, 40) == 40
@@ -224,12 +220,12 @@ def test_a_compacted_partition_is_read_whole_however_it_is_divided(url: str, dir
         tasks = plan(url, minPartitions=str(parts))
         assert len(tasks) >= parts
         assert read(tasks) == there
-    view = open_view(parse_options({"url": url, "subscribe": "shop/orders"}))
-    place = TopicPartition("shop/orders", 1)
-    end: dict[TopicPartition, int] = {place: 0}
+    view = planning.open_view(parse_options({"url": url, "subscribe": "shop/orders"}))
+    place = offsets.TopicPartition("shop/orders", 1)
+    end: dict[offsets.TopicPartition, int] = {place: 0}
     found: list[int] = []
     while end != view.offsets.positions:
-        start, end = end, admit_bytes(end, view.offsets.positions, 4000, view)
+        start, end = end, limits.admit_bytes(end, view.offsets.positions, 4000, view)
         assert end[place] > start[place]
         bounds = {"startingOffsets": f'{{"shop/orders": {{"1": {start[place]}}}}}'}
         found += read(plan(url, endingOffsets=f'{{"shop/orders": {{"1": {end[place]}}}}}', **bounds))

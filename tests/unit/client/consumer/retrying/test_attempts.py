@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import headstream as hs
-from headstream.errors import OutcomeUnknownError
 from tests.unit.client.consumer.retrying.test_reading import OPTIONS, log, lose_next
 
 __all__ = ["log"]  # fixtures
@@ -16,6 +15,6 @@ def test_a_message_whose_attempt_could_not_be_recorded_is_delivered_by_the_next_
 ) -> None:
     with log.consumer("shop/orders", **OPTIONS) as consumer:
         lose_next(monkeypatch)
-        with pytest.raises(OutcomeUnknownError):
+        with pytest.raises(hs.OutcomeUnknownError):
             next(consumer)
         assert [message.payload for message in consumer] == [b"a", b"b", b"c"]

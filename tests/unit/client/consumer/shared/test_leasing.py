@@ -11,7 +11,6 @@ import pytest
 import headstream as hs
 from headstream.broker.broker import Broker
 from headstream.client.consumer.shared import leasing
-from headstream.errors import PartitionNotFoundError
 from headstream.log.upkeep.prefix_removal import remove_before
 
 TOPIC = "shop/jobs"
@@ -91,7 +90,7 @@ def test_a_worker_of_named_partitions_takes_no_others(url: str, monkeypatch: pyt
         send(url, 1, 2, 3)
         assert all_of(worker) == [b"2"]
         log.delete_partitions(TOPIC, 2)
-        with pytest.raises(PartitionNotFoundError):
+        with pytest.raises(hs.PartitionNotFoundError):
             worker.poll(1)
 
 

@@ -8,16 +8,8 @@ import pytest
 
 import headstream as hs
 from headstream.core.model.identifiers import TopicName
-from headstream.core.model.topology import Fsync, Limits
 from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.extensions.groups import (
-    CommittedOffsets,
-    EnterGroup,
-    ListOffsets,
-    MemberAssignment,
-    NewMember,
-    ReportMember,
-)
+from headstream.core.wire.extensions import groups
 from headstream.core.wire.extensions.messages import AppendMessages, FetchedMessages, FetchMessages, FirstOffset
 from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer
 from headstream.core.wire.extensions.topic_options import GetOpenTopic, ListOpenTopics, OpenPartition, OpenTopic
@@ -31,7 +23,7 @@ from tests.support.server.scripted_server import HANG_UP, SILENCE, ScriptedServe
 def topic_of(deduplication_count: int | None = None) -> OpenTopic:
     partitions = (OpenPartition(1, 0, 100, 0, 0, 1),)
     return OpenTopic(
-        "shop", "orders", 1, 0, Limits.IGGY, Fsync.INTERVAL, None, None, None, deduplication_count, "1/1", partitions
+        "shop", "orders", 1, 0, hs.Limits.IGGY, hs.Fsync.INTERVAL, None, None, None, deduplication_count, "1/1", partitions
     )
 
 
@@ -209,15 +201,15 @@ def test_a_member_that_is_gone_again_before_its_first_report_joins_again(gone: i
     def answer(command: Command[Any]) -> Any:
         if isinstance(command, GetOpenTopic):
             return topic_of()
-        if isinstance(command, EnterGroup):
-            return NewMember(len(reports))
-        if isinstance(command, ReportMember):
+        if isinstance(command, groups.EnterGroup):
+            return groups.NewMember(len(reports))
+        if isinstance(command, groups.ReportMember):
             reports.append(command.member)
             if len(reports) <= gone:
                 raise hs.ClosedError("there is no such member")
-            return MemberAssignment(1, {1: 1}, {})
-        if isinstance(command, ListOffsets):
-            return CommittedOffsets({1: 5})
+            return groups.MemberAssignment(1, {1: 1}, {})
+        if isinstance(command, groups.ListOffsets):
+            return groups.CommittedOffsets({1: 5})
         return None
 
     with (

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.core.model.topology import Fsync, Limits
 from headstream.core.wire.commands.streams import CreateStream
 from headstream.core.wire.extensions.producers import AppendedBatch, AppendNumbered, InitProducer, NewProducer, ReleaseProducer
 from headstream.core.wire.extensions.topic_options import GetOpenTopic, OpenPartition, OpenTopic
@@ -17,7 +16,7 @@ from headstream.errors import OutcomeUnknownError
 from tests.support.server.scripted_server import HANG_UP, SILENCE, ScriptedServer
 
 TOPIC = OpenTopic(
-    "shop", "orders", 1, 0, Limits.IGGY, Fsync.INTERVAL, None, None, None, None, "1/1", (OpenPartition(1, 0, 100, 0, 0, 1),)
+    "shop", "orders", 1, 0, hs.Limits.IGGY, hs.Fsync.INTERVAL, None, None, None, None, "1/1", (OpenPartition(1, 0, 100, 0, 0, 1),)
 )
 
 

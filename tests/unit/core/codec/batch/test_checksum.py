@@ -11,12 +11,7 @@ import pytest
 from tests.support import kernels
 
 CHECK = b"123456789"
-
-
-@pytest.fixture(params=kernels.variants("batch.stored.scan"), ids=kernels.name_of)
-def scan(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+scan = kernels.fixture("batch.stored.scan")
 
 
 def crc32c_bit_by_bit(data: bytes, value: int = 0) -> int:

@@ -27,12 +27,7 @@ VECTOR_POLLED = (
     + bytes(204)
     + VECTOR_FRAME
 )
-
-
-@pytest.fixture(params=kernels.variants("batch.iggy_batches"), ids=kernels.name_of)
-def codec(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+codec = kernels.fixture("batch.iggy_batches")
 
 
 def timed(time_us: int) -> bytes:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import headstream as hs
-from headstream.core.codec.conversion import convert, plan_conversion
 from headstream.errors import LimitError
 from tests.unit.core.codec.conversion.test_dialects import header_after, message
 
@@ -34,11 +33,11 @@ def test_convert_refuses_a_header_that_the_dialect_cannot_express_as_plan_conver
 ) -> None:
     given = replace(message(k=value), id=0, timestamp=2000)
     with pytest.raises(LimitError, match=reason) as caught:
-        convert(given, to=to)
+        hs.convert(given, to=to)
     assert f"(header 'k', converting to {to})" in str(caught.value)
-    (finding,) = plan_conversion(given, to=to)
+    (finding,) = hs.plan_conversion(given, to=to)
     assert (finding.part, finding.is_loss, finding.reason) == ("header 'k'", True, caught.value.what)
-    assert convert(given, to=to, on_loss="drop") == convert(replace(given, headers=hs.Headers()), to=to)
+    assert hs.convert(given, to=to, on_loss="drop") == hs.convert(replace(given, headers=hs.Headers()), to=to)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,7 @@ def test_convert_refuses_a_header_that_the_dialect_cannot_express_as_plan_conver
     ],
 )
 def test_an_integer_that_fits_keeps_its_value_and_the_plan_says_under_which_kind(value: Any, becomes: Any) -> None:
-    (finding,) = plan_conversion(message(k=value), to="kip82")
+    (finding,) = hs.plan_conversion(message(k=value), to="kip82")
     assert not finding.is_loss
     assert str(finding) == f"header 'k': {value.kind_name} becomes {becomes.kind_name} without a loss"
     assert header_after(value, "kip82") == becomes

@@ -8,8 +8,6 @@ import headstream as hs
 from headstream.core.codec.kafka import KafkaRecord, decode_record, encode_record
 from headstream.core.model.constructors import bool_
 from headstream.core.model.header_values import HeaderValue
-from headstream.core.model.headers import Headers
-from headstream.core.model.message import Message, MessageState
 
 _ALL = [
     ("name", hs.string("Zoë")), ("empty", hs.string("")), ("bytes", hs.raw(b"\x00\xff")), ("no bytes", hs.raw(b"")),
@@ -24,12 +22,12 @@ _ALL = [
 
 
 def test_encode_record_gives_back_every_kind_when_it_is_decoded() -> None:
-    message = Message(
+    message = hs.Message(
         payload=b"p",
         key=b"",
-        headers=Headers(_ALL),
+        headers=hs.Headers(_ALL),
         id=77,
-        state=MessageState.POISONED,
+        state=hs.MessageState.POISONED,
         timestamp=1_700_000_000_123_456,
         checksum=5,
     )
@@ -40,7 +38,7 @@ def test_encode_record_gives_back_every_kind_when_it_is_decoded() -> None:
 
 
 def test_encode_record_adds_nothing_when_no_header_is_typed() -> None:
-    record = encode_record(Message(payload=b"", headers=Headers({"a": b"1", "b": None}), timestamp=5_000))
+    record = encode_record(hs.Message(payload=b"", headers=hs.Headers({"a": b"1", "b": None}), timestamp=5_000))
     assert record.headers == (("a", b"1"), ("b", None))
     assert (record.value, record.key, record.timestamp_ms) == (b"", None, 5)
 

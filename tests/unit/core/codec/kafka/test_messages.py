@@ -6,14 +6,12 @@ import pytest
 
 import headstream as hs
 from headstream.core.codec.kafka import KafkaRecord, decode_record, encode_record, find_losses
-from headstream.core.model.headers import Headers
-from headstream.core.model.message import Message
 from headstream.errors import HeaderError
 
 
 def test_encode_record_writes_what_a_foreign_client_expects_when_it_reads_bytes() -> None:
     headers = {"attempt": hs.uint8(3), "source": "web", "total": 12.5, "fresh": True, "trace": b"\x01", "none": None}
-    record = encode_record(Message(payload=None, key=None, headers=Headers(headers), topic="shop/orders"))
+    record = encode_record(hs.Message(payload=None, key=None, headers=hs.Headers(headers), topic="shop/orders"))
     assert record == KafkaRecord(
         value=None,
         topic="shop.orders",
@@ -26,8 +24,8 @@ def test_encode_record_writes_what_a_foreign_client_expects_when_it_reads_bytes(
 
 def test_encode_record_refuses_a_reserved_name_when_a_user_gives_one() -> None:
     with pytest.raises(HeaderError, match=r"'hs\.kinds' is reserved"):
-        encode_record(Message(payload=b"", headers=Headers({"hs.kinds": "x"})))
-    stamped = Message(payload=b"", headers=Headers({"hs.timestamp": 5}))
+        encode_record(hs.Message(payload=b"", headers=hs.Headers({"hs.kinds": "x"})))
+    stamped = hs.Message(payload=b"", headers=hs.Headers({"hs.timestamp": 5}))
     assert decode_record(encode_record(stamped)) == stamped
 
 
@@ -48,4 +46,4 @@ def test_decode_record_refuses_what_a_message_cannot_have_unless_it_is_to_be_dro
     with pytest.raises(HeaderError, match=r"a header has an empty key \(topic t, partition 0, offset 7\)"):
         decode_record(record)
     assert find_losses(record) == ["a header has an empty key", f"the header key '{'k' * 59} has 256 bytes, more than 255"]
-    assert decode_record(record, on_loss="drop").headers == Headers({"a": b"3"})
+    assert decode_record(record, on_loss="drop").headers == hs.Headers({"a": b"3"})

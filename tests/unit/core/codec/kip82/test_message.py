@@ -9,18 +9,8 @@ from dataclasses import replace
 import pytest
 
 import headstream as hs
+from headstream.core.codec import kip82
 from headstream.core.codec.batch.stored.scan import crc32c
-from headstream.core.codec.kip82 import (
-    LENIENT,
-    STRICT,
-    Kip82Message,
-    TypedHeaders,
-    decode_message,
-    decode_set,
-    encode_message,
-    to_message,
-    wrap,
-)
 from headstream.errors import DecodeError
 from tests.support.messages.broken import breakages, refusal
 from tests.support.messages.kip82 import header, message
@@ -31,21 +21,24 @@ BLOCK = header("attempt", 4, b"\0\0\0\3") + header("trace", 8, b"abc") + header(
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (message(b"v"), Kip82Message(value=b"v")),
-        (message(b"", key=b""), Kip82Message(value=b"", key=b"")),
-        (message(None, BLOCK, key=b"42"), Kip82Message(value=None, key=b"42", headers=hs.Headers.from_bytes(BLOCK, STRICT))),
-        (message(b"v", magic=0), Kip82Message(value=b"v", magic=0, timestamp_ms=None)),
+        (message(b"v"), kip82.Kip82Message(value=b"v")),
+        (message(b"", key=b""), kip82.Kip82Message(value=b"", key=b"")),
+        (
+            message(None, BLOCK, key=b"42"),
+            kip82.Kip82Message(value=None, key=b"42", headers=hs.Headers.from_bytes(BLOCK, kip82.STRICT)),
+        ),
+        (message(b"v", magic=0), kip82.Kip82Message(value=b"v", magic=0, timestamp_ms=None)),
         (
             message(b"v", magic=1, timestamp_ms=5, attributes=8, offset=7),
-            Kip82Message(value=b"v", magic=1, timestamp_ms=5, by_log=True, offset=7),
+            kip82.Kip82Message(value=b"v", magic=1, timestamp_ms=5, by_log=True, offset=7),
         ),
     ],
     ids=["least", "empty", "tombstone", "magic 0", "magic 1"],
 )
-def test_a_message_is_spelled_field_by_field(data: bytes, expected: Kip82Message) -> None:
-    assert decode_message(b"??" + data + b"!", 2) == (expected, len(data) + 2)
-    assert encode_message(expected) == data
-    assert encode_message(replace(expected)) == data
+def test_a_message_is_spelled_field_by_field(data: bytes, expected: kip82.Kip82Message) -> None:
+    assert kip82.decode_message(b"??" + data + b"!", 2) == (expected, len(data) + 2)
+    assert kip82.encode_message(expected) == data
+    assert kip82.encode_message(replace(expected)) == data
 
 
 def test_without_headers_only_the_magic_and_the_checksum_tell_it_from_magic_1() -> None:
@@ -58,24 +51,24 @@ def test_the_checksum_covers_the_headers() -> None:
     data = message(b"v", BLOCK)
     at = data.index(b"abc")
     with pytest.raises(DecodeError, match=r"the stored checksum of a message is 0x.*at byte 12"):
-        decode_message(data[:at] + b"abd" + data[at + 3 :])
+        kip82.decode_message(data[:at] + b"abd" + data[at + 3 :])
 
 
 def test_a_flag_without_headers_is_read_and_not_written() -> None:
-    found, _ = decode_message(message(b"v", b""))
+    found, _ = kip82.decode_message(message(b"v", b""))
     assert not found.headers
-    assert encode_message(found) == message(b"v", b"")
-    assert encode_message(replace(found)) == message(b"v")
+    assert kip82.encode_message(found) == message(b"v", b"")
+    assert kip82.encode_message(replace(found)) == message(b"v")
 
 
 def test_a_bad_header_block_does_not_keep_the_value_from_being_read() -> None:
     data = message(b"the value", header("k", 4, b"abc"), offset=3)
-    found, _ = decode_message(data)
-    assert (found.value, to_message(found).payload, to_message(found).offset) == (b"the value", b"the value", 3)
+    found, _ = kip82.decode_message(data)
+    assert (found.value, kip82.to_message(found).payload, kip82.to_message(found).offset) == (b"the value", b"the value", 3)
     with pytest.raises(DecodeError, match=r"4 bytes needed, 3 there \(header 'k'\)") as caught:
         found.headers["k"]
     assert data[caught.value.at : caught.value.at + 3] == b"abc"
-    assert encode_message(found) == data
+    assert kip82.encode_message(found) == data
 
 
 def test_kafkas_own_record_batch_is_told_apart_by_its_checksum() -> None:
@@ -83,7 +76,7 @@ def test_kafkas_own_record_batch_is_told_apart_by_its_checksum() -> None:
     body = struct.pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1) + records
     batch = struct.pack(">qiib", 0, len(body) + 9, 0, 2) + struct.pack(">I", crc32c(body)) + body
     with pytest.raises(DecodeError, match="the bytes are a Kafka record batch"):
-        decode_message(batch)
+        kip82.decode_message(batch)
 
 
 @pytest.mark.parametrize(
@@ -100,21 +93,23 @@ def test_kafkas_own_record_batch_is_told_apart_by_its_checksum() -> None:
 )
 def test_decode_message_refuses_invalid_bytes_with_their_place(data: bytes, text: str) -> None:
     with pytest.raises(DecodeError, match=text):
-        decode_message(data)
+        kip82.decode_message(data)
 
 
 def test_lenient_passes_over_unknown_attributes_and_forwards_them() -> None:
     data = message(b"v", attributes=0x60)
-    found, _ = decode_message(data, layout=LENIENT)
-    assert encode_message(found) == data
+    found, _ = kip82.decode_message(data, layout=kip82.LENIENT)
+    assert kip82.encode_message(found) == data
 
 
-@pytest.mark.parametrize("layout", [STRICT, LENIENT], ids=["strict", "lenient"])
-def test_every_truncation_and_changed_byte_is_a_value_or_a_decode_error(layout: TypedHeaders) -> None:
-    data = message(b"value", BLOCK, key=b"k", offset=3) + encode_message(wrap([Kip82Message(value=b"w", offset=4)]))
+@pytest.mark.parametrize("layout", [kip82.STRICT, kip82.LENIENT], ids=["strict", "lenient"])
+def test_every_truncation_and_changed_byte_is_a_value_or_a_decode_error(layout: kip82.TypedHeaders) -> None:
+    data = message(b"value", BLOCK, key=b"k", offset=3) + kip82.encode_message(
+        kip82.wrap([kip82.Kip82Message(value=b"w", offset=4)])
+    )
 
     def read(data: bytes) -> None:
-        for one in decode_set(data, layout=layout, max_bytes=1 << 16).messages:
+        for one in kip82.decode_set(data, layout=layout, max_bytes=1 << 16).messages:
             one.headers.items()
 
     def read_with_its_checksum_mended(data: bytes) -> None:

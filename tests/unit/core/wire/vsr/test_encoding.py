@@ -9,14 +9,7 @@ import pytest
 
 from headstream.core.model.topology import Fsync
 from headstream.core.wire.codes import Code
-from headstream.core.wire.commands.groups import GroupAssignment, JoinGroup, SyncGroup
-from headstream.core.wire.commands.messages import AppendedBatch, PolledMessages, PollMessages, SendMessages
-from headstream.core.wire.commands.offsets import StoredOffset, StoreOffset
-from headstream.core.wire.commands.sessions import LoggedIn, Login
-from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.system import Cluster, ClusterNode, GetCluster
-from headstream.core.wire.commands.tokens import LoginWithToken
-from headstream.core.wire.commands.topics import NEVER, CreateTopic, UpdateTopic
+from headstream.core.wire.commands import groups, messages, offsets, sessions, streams, system, tokens, topics
 from headstream.core.wire.records import Command
 from headstream.core.wire.statuses import Status
 from headstream.core.wire.vsr.encoding import VSR
@@ -82,8 +75,8 @@ def test_encode_eviction_returns_the_vector() -> None:
 
 
 def test_decode_returns_the_logins() -> None:
-    assert decode(Code.LOGIN, LOGIN) == Login("iggy", "iggy")
-    assert decode(Code.LOGIN, LOGIN[:-9] + bytes(4)) == LoginWithToken("iggy")
+    assert decode(Code.LOGIN, LOGIN) == sessions.Login("iggy", "iggy")
+    assert decode(Code.LOGIN, LOGIN[:-9] + bytes(4)) == tokens.LoginWithToken("iggy")
     for end in range(len(LOGIN)):
         with pytest.raises(DecodeError):
             decode(Code.LOGIN, LOGIN[:end] if end != len(LOGIN) - 5 else LOGIN[:1])
@@ -93,24 +86,24 @@ def test_decode_returns_the_logins() -> None:
 
 
 def test_decode_returns_the_commands_of_the_vectors() -> None:
-    assert decode(Code.CREATE_STREAM, b"\x04shop") == CreateStream(0, "shop")
+    assert decode(Code.CREATE_STREAM, b"\x04shop") == streams.CreateStream(0, "shop")
     minute = option("message_expiry", 12, struct.pack("<Q", 60_000_000))
     topic = decode(Code.CREATE_TOPIC, SHOP + b"\x02\x00\x00\x00\x06orders" + minute)
-    assert isinstance(topic, CreateTopic)
+    assert isinstance(topic, topics.CreateTopic)
     assert (topic.name, topic.partitions_count, topic.message_expiry, topic.fsync) == ("orders", 2, 60_000_000, None)
     poll = decode(
         Code.POLL_MESSAGES,
         b"\x01\x01\x04\x01\x00\x00\x00" + SHOP + ORDERS + b"\x01" + bytes(4) + b"\x01" + bytes(8) + b"\x0a" + bytes(4),
     )
-    assert isinstance(poll, PollMessages)
+    assert isinstance(poll, messages.PollMessages)
     assert (poll.stream, poll.partition, poll.count, poll.must_own) == ("shop", 1, 10, True)
     store = decode(Code.STORE_OFFSET, b"\x02\x02\x07billing" + SHOP + ORDERS + b"\x01" + bytes(4) + struct.pack("<QB", 5, 1))
-    assert isinstance(store, StoreOffset)
+    assert isinstance(store, offsets.StoreOffset)
     assert (store.partition, store.offset) == (1, 5)
     send = decode(
         Code.SEND_MESSAGES, b"\x18\x00\x00\x00" + SHOP + ORDERS + b"\x02\x04" + bytes(4) + b"\x01\x00\x00\x00" + VECTOR_BATCH
     )
-    assert isinstance(send, SendMessages)
+    assert isinstance(send, messages.SendMessages)
     assert send.partitioning.value == b"\x01\x00\x00\x00"
 
 
@@ -119,27 +112,29 @@ def test_encode_returns_the_replies_of_the_vectors() -> None:
         command = kind.__new__(kind)
         return b"".join(bytes(piece) for piece in VSR.encode_reply(command, value))
 
-    assert reply(Login, LoggedIn(0)) == bytes(8)
-    node = ClusterNode("a", "127.0.0.1", 8090, http_port=3000)
+    assert reply(sessions.Login, sessions.LoggedIn(0)) == bytes(8)
+    node = system.ClusterNode("a", "127.0.0.1", 8090, http_port=3000)
     cluster = b"\x09\x00\x00\x00headstrm1\x01\x00\x00\x00\x01\x00\x00\x00a\x09\x00\x00\x00127.0.0.1"
-    assert reply(GetCluster, Cluster("headstrm1", (node,))) == cluster + struct.pack("<4H2B", 8090, 0, 3000, 0, 0, 0)
-    assert reply(SendMessages, AppendedBatch(0, 0, 1, 0)) == b"\x01" + bytes(23)
-    assert reply(SyncGroup, GroupAssignment(3, (1, 2))) == struct.pack("<Q3I", 3, 2, 0, 1)
-    assert reply(SyncGroup, None) == b""
-    assert reply(JoinGroup, None) == bytes(4)
-    head = PolledMessages(1, 0, 1, b"")
+    assert reply(system.GetCluster, system.Cluster("headstrm1", (node,))) == cluster + struct.pack(
+        "<4H2B", 8090, 0, 3000, 0, 0, 0
+    )
+    assert reply(messages.SendMessages, messages.AppendedBatch(0, 0, 1, 0)) == b"\x01" + bytes(23)
+    assert reply(groups.SyncGroup, groups.GroupAssignment(3, (1, 2))) == struct.pack("<Q3I", 3, 2, 0, 1)
+    assert reply(groups.SyncGroup, None) == b""
+    assert reply(groups.JoinGroup, None) == bytes(4)
+    head = messages.PolledMessages(1, 0, 1, b"")
     time_us = int.from_bytes(VECTOR_POLLED[16:24], "little")
     headers = header("hs.timestamp", 7, struct.pack("<q", ORIGIN)) + header("attempt", 9, b"\x03")
     chunk = memoryview(stored(b"two teapots", headers, timestamp_us=time_us))
     assert b"".join(VSR.encode_polled(head, (chunk,))) == bytes(12) + b"\x01\x00\x00\x00" + VECTOR_POLLED
-    assert VSR.encode_polled(PolledMessages(0, 0, 0, b""), ()) == [b"\xff\xff\xff\xff" + bytes(12)]
-    assert isinstance(StoredOffset(1, 9, 5), StoredOffset)
+    assert VSR.encode_polled(messages.PolledMessages(0, 0, 0, b""), ()) == [b"\xff\xff\xff\xff" + bytes(12)]
+    assert isinstance(offsets.StoredOffset(1, 9, 5), offsets.StoredOffset)
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (option("message_expiry", 2, b"unlimited"), {"message_expiry": NEVER}),
+        (option("message_expiry", 2, b"unlimited"), {"message_expiry": topics.NEVER}),
         (option("message_expiry", 2, b"7 days"), {"message_expiry": 7 * 86_400_000_000}),
         (option("max_topic_size", 2, b"10 GB"), {"max_topic_size": 10_000_000_000}),
         (option("durability", 2, b"persisted"), {"fsync": Fsync.ALWAYS}),
@@ -176,7 +171,7 @@ def test_decode_refuses_an_option_that_cannot_be_served(options: bytes, status: 
 
 def test_decode_leaves_settings_of_a_topic_that_a_change_does_not_name() -> None:
     topic = decode(Code.UPDATE_TOPIC, SHOP + ORDERS + b"\x03new" + option("max_topic_size", 2, b"unlimited"))
-    assert topic == UpdateTopic("shop", "orders", None, None, NEVER, None, "new")
+    assert topic == topics.UpdateTopic("shop", "orders", None, None, topics.NEVER, None, "new")
 
 
 @pytest.mark.parametrize(

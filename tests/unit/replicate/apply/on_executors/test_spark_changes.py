@@ -23,6 +23,7 @@ from headstream.replicate.settings.table_settings import TableRules, TableSettin
 from headstream.replicate.tables.target_table import TargetTable
 from headstream.testing import SourceDatabase, repeat, shuffle
 from headstream.testing.source_capture import SourceMessage
+from tests.support.crashes import fail_with
 from tests.support.replicate.bucketed_changes import Bucketed
 from tests.support.replicate.pipeline_work import Work, plain
 from tests.support.replicate.replicate_messages import make_change, make_table
@@ -200,12 +201,9 @@ def test_a_failing_table_parks_its_stored_changes_by_their_coordinates(tmp_path:
     work.send(*values(messages, "metadata"))
     merge = TargetTable.merge
 
-    def fail(self: TargetTable, *arguments: object, **options: object) -> object:
-        raise StorageError("no table can be written now")
-
     data = values(messages, "data")
     with monkeypatch.context() as patched:
-        patched.setattr(TargetTable, "merge", fail)
+        patched.setattr(TargetTable, "merge", fail_with(StorageError("no table can be written now")))
         work.send(*data)
     assert sum(work.count_waiting().values()) == len(data)
     assert TargetTable.merge is merge

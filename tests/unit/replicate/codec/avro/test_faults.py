@@ -17,11 +17,7 @@ from headstream.replicate.codec.avro.values import encode_long, encode_string, e
 from tests.support import kernels
 from tests.support.replicate.replicate_rows import DECIMAL_9, HEADERS, ROW, SCHEMA, decode, lay_out, records_of, row_schema
 
-
-@pytest.fixture(params=kernels.variants("headstream.replicate.codec.avro.rows"), ids=kernels.name_of)
-def avro(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+avro = kernels.fixture("headstream.replicate.codec.avro.rows")
 
 
 def passed_over(kind: Any) -> str:

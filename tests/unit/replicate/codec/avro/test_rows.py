@@ -29,11 +29,7 @@ from tests.support.replicate.replicate_rows import (
     values_of,
 )
 
-
-@pytest.fixture(params=kernels.variants("headstream.replicate.codec.avro.rows"), ids=kernels.name_of)
-def avro(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+avro = kernels.fixture("headstream.replicate.codec.avro.rows")
 
 
 @pytest.mark.parametrize("logical_types", [True, False])

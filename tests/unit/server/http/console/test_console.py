@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -14,12 +14,6 @@ from tests.support.server.http_servers import SECRET, Http, serving
 
 FROM_CONSOLE = {"x-headstream-console": "1"}
 LOGIN = {"username": "iggy", "password": "iggy"}
-
-
-@pytest.fixture(scope="module")
-def http() -> Iterator[Http]:
-    with serving() as served:
-        yield served
 
 
 def cookie_of(headers: Mapping[str, str]) -> str:

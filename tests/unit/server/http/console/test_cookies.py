@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from headstream.server.http.console.cookies import ConsoleCookie
 from tests.support.server.http_servers import Http
-from tests.unit.server.http.console.test_console import FROM_CONSOLE, LOGIN, cookie_of, http
-
-__all__ = ["http"]  # fixtures
+from tests.unit.server.http.console.test_console import FROM_CONSOLE, LOGIN, cookie_of
 
 
 def test_cookie_counts_only_with_the_header_and_not_from_another_site(http: Http) -> None:

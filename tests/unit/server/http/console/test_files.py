@@ -7,9 +7,6 @@ import re
 
 from headstream.server.http.console.files import ConsoleFiles
 from tests.support.server.http_servers import Http
-from tests.unit.server.http.console.test_console import http
-
-__all__ = ["http"]  # fixtures
 
 
 def test_console_is_less_than_300_kb_gzipped_and_is_sent_gzipped_if_accepted(http: Http) -> None:

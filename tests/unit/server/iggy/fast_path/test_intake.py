@@ -17,8 +17,9 @@ from headstream.server.iggy.fast_path.switch import FAST_PATH_VARIABLE
 from headstream.server.iggy.fast_path.traffic import Traffic
 from headstream.server.resources.wakeups import Wakeups
 from tests.support import kernels
-from tests.support.server.served import Running, serving, wait_for
+from tests.support.server.served import Running, serving
 from tests.support.server.servers import Server
+from tests.support.waiting import wait_until
 
 PING: Final = encode_request(Code.PING)
 LIST: Final = encode_request(Code.LIST_STREAMS)
@@ -76,10 +77,7 @@ class Client:
         self.socket.close()
 
 
-@pytest.fixture(params=kernels.variants("headstream.server.iggy.fast_path.intake"), ids=kernels.name_of)
-def intake_module(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+intake_module = kernels.fixture("headstream.server.iggy.fast_path.intake")
 
 
 @pytest.fixture
@@ -261,7 +259,7 @@ def test_tcp_reads_by_its_intake_between_small_requests_and_by_the_transport_for
         assert peer.request(Code.ME)[0] == 0
         assert is_idle(running)  # answered at once, it needs no transport
         peer.send(PING[:6])
-        wait_for(lambda: not is_idle(running))
+        wait_until(lambda: not is_idle(running))
         peer.send(PING[6:])
         assert peer.receive() == (0, b"")
         assert not is_idle(running)

@@ -30,6 +30,7 @@ from tests.support.server.servers import Server
 from tests.support.server.small_clients import Client, appended, frame_of, numbered, payloads_of, poll, send, with_topic
 
 WAYS = kernels.variants("headstream.server.iggy.fast_path.small_requests")
+ways = kernels.fixture("headstream.server.iggy.fast_path.small_requests")
 ALL_MAY_POLL_AND_SEND = GlobalPermissions(poll_messages=True, send_messages=True)
 
 
@@ -41,12 +42,6 @@ def unchanged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     client.ask(send(b"first"))
     yield client
     server.broker.close()
-
-
-@pytest.fixture(params=WAYS, ids=kernels.name_of)
-def ways(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from tests.support.server.served import Running, wait_for
+from tests.support.server.served import Running
+from tests.support.waiting import wait_until
 from tests.unit.server.iggy.quic.test_server import PING, RawQuic, address_of, quic_of, running
 
 __all__ = ["running"]  # fixtures
@@ -46,4 +47,4 @@ def test_quic_drops_datagrams_of_unauthenticated_clients_when_too_many_wait(
         return waiting
 
     assert running.run(flood()) == 5
-    wait_for(lambda: quic._waiting == 0)
+    wait_until(lambda: quic._waiting == 0)

@@ -19,22 +19,19 @@ from aioquic.quic.connection import QuicConnection
 
 import headstream as hs
 from headstream.core.codec.binary import encode_sent
-from headstream.core.model.message import Message
 from headstream.core.wire.codes import EXTENSION_CONTEXT, Code
+from headstream.core.wire.commands import streams, system, topics
 from headstream.core.wire.commands.sessions import Login
-from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.system import GetMe, TransportKind
-from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from headstream.core.wire.commands.users import CreateUser, UpdateUser, UserStatus
 from headstream.core.wire.extensions.producers import AppendNumbered, InitProducer
 from headstream.core.wire.frames import encode_request, request_head
 from headstream.core.wire.statuses import Status
-from headstream.errors import ServerUnreachableError
 from headstream.server.config.tcp_settings import TcpSettings
 from headstream.server.iggy.quic.server import QuicServer
 from headstream.server.network.addresses import Address
 from headstream.server.resources.memory_budget import UNAUTHENTICATED_BYTES
-from tests.support.server.served import Running, config_of, serving, wait_for
+from tests.support.server.served import Running, config_of, serving
+from tests.support.waiting import wait_until
 
 PING = encode_request(Code.PING)
 LOGIN = encode_request(Code.LOGIN, Login("iggy", "iggy").encode())
@@ -144,8 +141,8 @@ def test_quic_answers_a_stream_a_request_when_a_client_has_logged_in(running: Ru
         assert client.request(PING) == (0, b"")
         assert client.request(encode_request(Code.LIST_STREAMS)) == (Status.UNAUTHENTICATED, b"")
         assert client.request(LOGIN) == (0, b"\x01\0\0\0")
-        me = GetMe.decode_reply(client.request(encode_request(Code.ME))[1])
-        assert (me.user_id, me.transport) == (1, TransportKind.QUIC)
+        me = system.GetMe.decode_reply(client.request(encode_request(Code.ME))[1])
+        assert (me.user_id, me.transport) == (1, system.TransportKind.QUIC)
         assert quic_of(running).traffic.commands[Code.PING].done == 1
 
 
@@ -186,7 +183,7 @@ def test_quic_answers_users_when_unauthenticated_clients_have_no_turn(running: R
         stream = stranger.begin(PING)
         newcomer = RawQuic(address_of(running))
         newcomer.send()
-        wait_for(lambda: quic._waiting >= 2)
+        wait_until(lambda: quic._waiting >= 2)
         assert [user.request(PING) for _ in range(5)] == [(0, b"")] * 5
         assert stream not in stranger.whole
         assert len(quic._clients) == 2
@@ -201,8 +198,8 @@ def test_quic_ends_handshakes_that_do_not_end_themselves(running: Running, monke
     monkeypatch.setattr("headstream.server.iggy.quic.connection.HANDSHAKE_S", 0.1)
     silent = RawQuic(address_of(running))
     silent.send()
-    wait_for(lambda: quic_of(running).handshakes_count == 1)
-    wait_for(lambda: quic_of(running).handshakes_count == 0)
+    wait_until(lambda: quic_of(running).handshakes_count == 1)
+    wait_until(lambda: quic_of(running).handshakes_count == 0)
     silent._socket.close()
 
 
@@ -235,7 +232,7 @@ def test_quic_ends_the_oldest_connections_without_a_login_when_all_places_are_ta
         assert quic_of(running).traffic.refused_connections == 0
         late = RawQuic(address_of(running))
         late.send()
-        wait_for(lambda: quic_of(running).traffic.refused_connections == 1)
+        wait_until(lambda: quic_of(running).traffic.refused_connections == 1)
         assert [user.request(PING) for user in users] == [(0, b"")] * 2
         for each in (half_open, late):
             each.__exit__()
@@ -268,8 +265,8 @@ def test_quic_ends_the_session_when_the_client_leaves(running: Running) -> None:
     sessions = running.server.dispatcher.sessions
     with RawQuic(address_of(running)) as client:
         client.request(LOGIN)
-        assert [session.transport for session in sessions.list()] == [TransportKind.QUIC]
-    wait_for(lambda: not sessions.list())
+        assert [session.transport for session in sessions.list()] == [system.TransportKind.QUIC]
+    wait_until(lambda: not sessions.list())
     assert quic_of(running).budget.held_bytes == 0
     assert not quic_of(running)._by_id
 
@@ -284,17 +281,17 @@ def test_quic_closes_the_connection_and_answers_nothing_more_when_its_user_is_de
         client.wait(lambda: client.is_closed)
         assert stream not in client.whole
         sessions = running.server.dispatcher.sessions
-        assert not [session for session in sessions.list() if session.transport is TransportKind.QUIC]
+        assert not [session for session in sessions.list() if session.transport is system.TransportKind.QUIC]
 
 
 def test_quic_answers_where_a_numbered_batch_is_when_it_comes_again(running: Running) -> None:
     with running.peer() as root, RawQuic(address_of(running)) as client:
-        root.ask(CreateStream(0, "shop"))
-        root.ask(CreateTopic("shop", 0, 1, Compression.NONE, NEVER, SERVER_DEFAULT, 0, "orders"))
+        root.ask(streams.CreateStream(0, "shop"))
+        root.ask(topics.CreateTopic("shop", 0, 1, topics.Compression.NONE, topics.NEVER, topics.SERVER_DEFAULT, 0, "orders"))
         client.request(EXTENDED_LOGIN)
         init = InitProducer()
         producer = init.decode_reply(memoryview(client.request(encode_request(init.code, init.encode()))[1]))
-        sent = encode_sent([Message(payload=bytes(100_000))])
+        sent = encode_sent([hs.Message(payload=bytes(100_000))])
         append = AppendNumbered("shop", "orders", 1, producer.producer_id, producer.epoch, 0, sent)
         bodies = [client.request(encode_request(append.code, append.encode()))[1] for _ in range(2)]
         stored = [append.decode_reply(memoryview(body)) for body in bodies]
@@ -302,5 +299,5 @@ def test_quic_answers_where_a_numbered_batch_is_when_it_comes_again(running: Run
 
 
 def test_quic_client_says_that_nothing_listens_there() -> None:
-    with pytest.raises(ServerUnreachableError):
+    with pytest.raises(hs.ServerUnreachableError):
         hs.connect("quic://iggy:iggy@127.0.0.1:1", connect_timeout_ms=500, retry_timeout_ms=0)

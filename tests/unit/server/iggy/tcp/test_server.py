@@ -12,8 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from headstream.broker.accounts.sessions import Session, client_id_of
-from headstream.broker.commands.dispatch import Dispatcher
+from headstream.broker.accounts.sessions import client_id_of
 from headstream.core.codec.binary import encode_sent
 from headstream.core.model.message import Message
 from headstream.core.model.partitioning import Partitioning
@@ -22,15 +21,15 @@ from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.messages import PollMessages, SendMessages
 from headstream.core.wire.commands.offsets import ConsumerRef
 from headstream.core.wire.commands.sessions import Login, Logout
-from headstream.core.wire.commands.streams import CreateStream
 from headstream.core.wire.commands.system import GetMe, ListClients
-from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
 from headstream.core.wire.extensions.messages import WaitMessages, WaitResult
 from headstream.core.wire.frames import MAX_FRAME_BYTES, encode_request, encode_response
 from headstream.core.wire.statuses import Status
 from headstream.server.config.tcp_settings import ConnectionLimits, TcpSettings
 from headstream.server.network.sockets import SocketOptions
-from tests.support.server.served import Peer, Running, config_of, serving, wait_for
+from tests.support.crashes import fail_with
+from tests.support.server.served import Peer, Running, config_of, make_topic, serving
+from tests.support.waiting import wait_until
 
 PING = encode_request(Code.PING)
 OK = encode_response(0)
@@ -53,11 +52,6 @@ def peer(running: Running) -> Iterator[Peer]:
     """A connection that is logged in."""
     with running.peer() as peer:
         yield peer
-
-
-def make_topic(peer: Peer) -> None:
-    peer.ask(CreateStream(0, "shop"))
-    peer.ask(CreateTopic("shop", 0, 1, Compression.NONE, NEVER, SERVER_DEFAULT, 0, "orders"))
 
 
 def send_of(*payloads: bytes) -> SendMessages:
@@ -160,14 +154,14 @@ def test_tcp_forgets_a_client_that_vanishes_in_the_middle_of_a_request(running: 
     other.send(encode_request(Code.SEND_MESSAGES, b"x" * 5000)[:1000])
     other.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     other.close()
-    wait_for(lambda: len(peer.ask(ListClients())) == before)
+    wait_until(lambda: len(peer.ask(ListClients())) == before)
 
 
 def test_tcp_forgets_a_client_that_vanishes_while_a_worker_answers_it(running: Running, peer: Peer) -> None:
     before = len(peer.ask(ListClients()))
     with running.peer() as other:
         other.send(encode_request(Code.LOGIN, Login("iggy", "wrong", None, None).encode()) * 3)
-    wait_for(lambda: len(peer.ask(ListClients())) == before)
+    wait_until(lambda: len(peer.ask(ListClients())) == before)
 
 
 def test_tcp_names_a_client_by_its_address(peer: Peer) -> None:
@@ -218,7 +212,7 @@ def test_tcp_waits_for_messages_without_a_thread_and_is_woken(running: Running) 
         each.send(encode_request(wait.code, wait.encode()))
     tcp = running.server._tcp
     assert tcp is not None
-    wait_for(lambda: sum(each._wait is not None for each in tcp._connections) == count)
+    wait_until(lambda: sum(each._wait is not None for each in tcp._connections) == count)
     with running.peer() as sender:
         sender.ask(send_of(b"x"))
     assert all(WaitMessages.decode_reply(each.receive()[1]) == WaitResult(True) for each in waiting)
@@ -238,7 +232,7 @@ def test_tcp_ends_a_wait_when_its_client_says_more(running: Running) -> None:
         peer.send(encode_request(wait.code, wait.encode()))
         tcp = running.server._tcp
         assert tcp is not None
-        wait_for(lambda: any(each._wait is not None for each in tcp._connections))
+        wait_until(lambda: any(each._wait is not None for each in tcp._connections))
         peer.send(PING)
         assert WaitMessages.decode_reply(peer.receive()[1]) == WaitResult(False)
         assert peer.receive() == (0, b"")
@@ -265,7 +259,7 @@ def test_tcp_stops_reading_when_its_answers_are_not_taken(make_loop: Callable[[]
         sending.start()
         tcp = running.server._tcp
         assert tcp is not None
-        wait_for(lambda: any(each._is_full for each in tcp._connections))
+        wait_until(lambda: any(each._is_full for each in tcp._connections))
         held = max(each._transport.get_write_buffer_size() for each in tcp._connections)
         assert held < 4 * 4 * SLOW_MESSAGE_BYTES  # of 240 MB that were asked for
         assert other.request(Code.PING) == (0, b"")
@@ -290,10 +284,10 @@ def test_tcp_brings_less_at_a_time_while_too_much_is_not_taken(make_loop: Callab
             slow = [stack.enter_context(running.peer()) for _ in range(8)]
             for peer in slow:
                 peer.send(encode_request(Code.POLL_MESSAGES, poll_of(0, 32).encode()) * 20)
-            wait_for(lambda: dispatcher.poll_bytes < SLOW_MESSAGE_BYTES)
+            wait_until(lambda: dispatcher.poll_bytes < SLOW_MESSAGE_BYTES)
             assert other.ask(poll_of(0, 32)).count == 1
             assert [peer.receive()[0] for peer in slow] == [0] * 8
-        wait_for(lambda: dispatcher.poll_bytes >= 4 * SLOW_MESSAGE_BYTES and tcp.traffic.connections == 1)
+        wait_until(lambda: dispatcher.poll_bytes >= 4 * SLOW_MESSAGE_BYTES and tcp.traffic.connections == 1)
         assert other.ask(poll_of(0, 32)).count == 3  # 4 MiB and the four heads are more than 4 MiB
 
 
@@ -303,14 +297,14 @@ def test_tcp_closes_a_client_that_takes_nothing_for_too_long() -> None:
         make_topic(other)
         other.ask(send_of(*[b"x" * SLOW_MESSAGE_BYTES] * 4))
         peer.send(encode_request(Code.POLL_MESSAGES, poll_of(0, 4).encode()) * 20)
-        wait_for(lambda: len(other.ask(ListClients())) == 1)
+        wait_until(lambda: len(other.ask(ListClients())) == 1)
 
 
 def test_tcp_closes_a_client_whose_request_does_not_come_to_its_end() -> None:
     limits = ConnectionLimits(frame_s=0.2)
     with serving(config_of(tcp=TcpSettings(limits=limits))) as running, running.peer() as idle:
         with running.peer(is_logged_in=False) as slow:
-            wait_for(lambda: is_refused(slow, b"\1"))  # of a request of 16 MB, one byte at a time
+            wait_until(lambda: is_refused(slow, b"\1"))  # of a request of 16 MB, one byte at a time
         assert idle.request(Code.PING) == (0, b"")  # silence between requests is no offence
 
 
@@ -320,7 +314,7 @@ def test_tcp_closes_who_does_not_log_in_for_too_long() -> None:
         with running.peer(is_logged_in=False) as silent:
             assert silent.is_closed()
         with running.peer(is_logged_in=False) as talking:
-            wait_for(lambda: is_refused(talking, PING))  # answers to pings are no login
+            wait_until(lambda: is_refused(talking, PING))  # answers to pings are no login
         gone.ask(Logout())
         assert gone.is_closed()
         assert known.request(Code.PING) == (0, b"")  # it has been silent all the time
@@ -340,7 +334,7 @@ def test_tcp_closes_connections_beyond_the_limit() -> None:
                 except OSError:
                     return False
 
-        wait_for(has_capacity)
+        wait_until(has_capacity)
         assert one.request(Code.PING) == (0, b"")
 
 
@@ -355,8 +349,8 @@ def test_tcp_finishes_what_is_in_flight_when_it_stops(make_loop: Callable[[], as
         waiting.send(encode_request(wait.code, wait.encode()))
         tcp = running.server._tcp
         assert tcp is not None
-        wait_for(lambda: any(each._frames.pending_bytes == 5000 for each in tcp._connections))
-        wait_for(lambda: any(each._wait is not None for each in tcp._connections))
+        wait_until(lambda: any(each._frames.pending_bytes == 5000 for each in tcp._connections))
+        wait_until(lambda: any(each._wait is not None for each in tcp._connections))
         until_stopped = running.begin_to_stop()
         assert idle.is_closed()
         assert slow.receive()[0] == 0
@@ -375,7 +369,7 @@ def test_tcp_stops_in_time_when_a_client_does_not_finish() -> None:
         peer.send(encode_request(Code.SEND_MESSAGES, b"x" * 10_000)[:100])
         tcp = running.server._tcp
         assert tcp is not None
-        wait_for(lambda: any(each._frames.pending_bytes == 100 for each in tcp._connections))
+        wait_until(lambda: any(each._frames.pending_bytes == 100 for each in tcp._connections))
         running.begin_to_stop()()
         assert peer.is_closed()
 
@@ -383,12 +377,9 @@ def test_tcp_stops_in_time_when_a_client_does_not_finish() -> None:
 def test_tcp_answers_1_and_goes_on_when_a_handler_fails(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(server: Dispatcher, session: Session, command: Logout) -> None:
-        raise RuntimeError("a bug")
-
     with serving() as running:
         dispatcher = running.server.dispatcher
-        monkeypatch.setitem(dispatcher._handlers, Logout, fail)
+        monkeypatch.setitem(dispatcher._handlers, Logout, fail_with(RuntimeError("a bug")))
         with running.peer() as peer:
             assert peer.request(Code.LOGOUT) == (Status.ERROR, b"")
             assert peer.request(Code.PING) == (0, b"")

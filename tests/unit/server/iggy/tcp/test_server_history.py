@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 
 from headstream.core.model.polling import PollingKind
-from headstream.core.wire.commands.messages import PollMessages
-from headstream.core.wire.commands.permissions import GlobalPermissions, Permissions
-from headstream.core.wire.commands.streams import CreateStream
-from headstream.core.wire.commands.topics import NEVER, SERVER_DEFAULT, Compression, CreateTopic
-from headstream.core.wire.commands.users import CreateUser, UserStatus
+from headstream.core.wire.commands import messages, permissions, streams, topics, users
 from headstream.server.config.tcp_settings import ConnectionLimits, TcpSettings
 from tests.behaviour.conformance.scenes import CONSUMER, polled
 from tests.support.server.served import Peer, config_of, serving
@@ -26,17 +22,17 @@ LIMITS = ConnectionLimits(unsent_bytes=32 << 10)
 
 
 def prepare(root: Peer) -> None:
-    root.ask(CreateStream(0, STREAM))
-    root.ask(CreateTopic(STREAM, 0, PARTITIONS, Compression.NONE, NEVER, SERVER_DEFAULT, 0, KEPT))
+    root.ask(streams.CreateStream(0, STREAM))
+    root.ask(topics.CreateTopic(STREAM, 0, PARTITIONS, topics.Compression.NONE, topics.NEVER, topics.SERVER_DEFAULT, 0, KEPT))
     root.ask(create_brief())
-    rights = GlobalPermissions(read_topics=True, read_streams=True, poll_messages=True, send_messages=True)
-    root.ask(CreateUser(*LIMITED, UserStatus.ACTIVE, Permissions(rights)))
+    rights = permissions.GlobalPermissions(read_topics=True, read_streams=True, poll_messages=True, send_messages=True)
+    root.ask(users.CreateUser(*LIMITED, users.UserStatus.ACTIVE, permissions.Permissions(rights)))
 
 
 def stored(root: Peer, topic: str, partition: int) -> list[bytes]:
     payloads = list[bytes]()
     while True:
-        command = PollMessages(CONSUMER, STREAM, topic, partition, PollingKind.OFFSET, len(payloads), 100_000, False)
+        command = messages.PollMessages(CONSUMER, STREAM, topic, partition, PollingKind.OFFSET, len(payloads), 100_000, False)
         found = polled(root.ask(command))
         if not found:
             return payloads

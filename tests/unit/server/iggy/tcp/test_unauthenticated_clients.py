@@ -11,7 +11,8 @@ from headstream.core.wire.codes import Code
 from headstream.core.wire.commands.sessions import Login
 from headstream.core.wire.frames import encode_request
 from headstream.server.config.tcp_settings import TcpSettings
-from tests.support.server.served import config_of, serving, wait_for
+from tests.support.server.served import config_of, serving
+from tests.support.waiting import wait_until
 
 MOST = 8
 
@@ -30,7 +31,7 @@ def test_tcp_ends_the_oldest_unauthenticated_clients_when_all_places_are_taken(
         assert all(unauthenticated.is_closed() for unauthenticated in unauthenticated_clients[:-1])
         assert unauthenticated_clients[-1].request(Code.PING) == (0, b"")
         assert all(user.request(Code.PING) == (0, b"") for user in (known, *users))
-        wait_for(lambda: len(tcp._connections) == MOST)
+        wait_until(lambda: len(tcp._connections) == MOST)
         assert tcp.traffic.refused_connections == 0
 
 

@@ -14,11 +14,7 @@ from tests.support import kernels
 from tests.support.messages.batches import header
 from tests.unit.core.codec.batch.from_columns.test_keys_and_ids import varied
 
-
-@pytest.fixture(params=kernels.variants("batch.from_columns.blocks"), ids=kernels.name_of)
-def blocks(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+blocks = kernels.fixture("batch.from_columns.blocks")
 
 
 def test_build_writes_contributions_one_after_the_other(blocks: ModuleType) -> None:

@@ -12,11 +12,7 @@ from tests.support import kernels
 from tests.support.messages.batches import header, sent
 from tests.unit.core.codec.batch.from_columns.test_keys_and_ids import MESSAGES
 
-
-@pytest.fixture(params=kernels.variants("batch.from_columns.grouping"), ids=kernels.name_of)
-def grouping(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+grouping = kernels.fixture("batch.from_columns.grouping")
 
 
 def test_group_sent_keeps_the_order_within_each_group(grouping: ModuleType) -> None:

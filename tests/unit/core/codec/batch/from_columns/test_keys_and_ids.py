@@ -18,11 +18,7 @@ from headstream.errors import DecodeError, InvalidInputError, LimitError
 from tests.support import kernels
 from tests.support.messages.batches import header, sent
 
-
-@pytest.fixture(params=kernels.variants("batch.from_columns.keys_and_ids"), ids=kernels.name_of)
-def placing(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+placing = kernels.fixture("batch.from_columns.keys_and_ids")
 
 
 def varied(values: list[bytes | None]) -> VariableColumn:

@@ -27,12 +27,7 @@ MESSAGES = [
     Message(payload=None, headers=Headers([("hs.null", True), ("b", 1.5)]), id=4),
     *(Message(payload=bytes([i]) * i, key=bytes([i]) if i % 3 else None, id=100 + i) for i in range(1, 20)),
 ]
-
-
-@pytest.fixture(params=kernels.variants("batch.from_columns.pack"), ids=kernels.name_of)
-def pack(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+pack = kernels.fixture("batch.from_columns.pack")
 
 
 def column(values: list[bytes | None]) -> dict[str, bytes | None]:

@@ -12,17 +12,11 @@ import pytest
 import headstream as hs
 from headstream.core.codec.kafka import KafkaHeader, KafkaRecord, decode_record, encode_record
 from headstream.core.model.constructors import bool_
-from headstream.core.model.header_values import HeaderValue
-from headstream.core.model.headers import Headers
-from headstream.core.model.message import Message
 from headstream.errors import InvalidInputError
 from tests.support import kernels
 from tests.support.messages.kafka_columns import kafka_columns, varied
 
-
-@pytest.fixture(params=kernels.variants("batch.kafka.decoding"), ids=kernels.name_of)
-def kernel(request: pytest.FixtureRequest) -> Any:
-    return request.param
+kernel = kernels.fixture("batch.kafka.decoding")
 
 
 def blocks_of(decoded: Any) -> list[bytes]:
@@ -34,7 +28,7 @@ def expected(row: Sequence[KafkaHeader]) -> bytes:
     return decode_record(KafkaRecord(value=b"x", headers=tuple(row)), on_loss="drop").headers.as_bytes()
 
 
-_TYPED = Headers(
+_TYPED = hs.Headers(
     [
         ("name", hs.string("Zoë")), ("empty", hs.string("")), ("bytes", hs.raw(b"\x00\xff")), ("yes", bool_(True)),
         ("no", bool_(False)), ("i8", hs.int8(-128)), ("i16", hs.int16(32767)), ("i64", hs.int64(-(2**63))),
@@ -43,17 +37,17 @@ _TYPED = Headers(
         ("nan", hs.float64(float("nan"))), ("inf", hs.float32(float("-inf"))), ("null", hs.null()), ("char", hs.char("é")),
         ("euro", hs.char("€")), ("ascii", hs.char("x")), ("a&b=c,d%", hs.uint16(7)), ("again", hs.int32(1)),
         ("again", hs.string("1")), ("again", hs.raw(b"1")), ("again", hs.null()),
-        ("future", HeaderValue(200, b"\x01\x02")),
+        ("future", hs.HeaderValue(200, b"\x01\x02")),
         ("hs.timestamp", hs.int64(5)),
     ]
 )  # fmt: skip
 
 
 def test_decode_kafka_headers_gives_every_kind_when_our_own_records_are_read(kernel: Any) -> None:
-    message = Message(payload=b"p", headers=_TYPED, id=77, timestamp=1_700_000_000_123_456)
+    message = hs.Message(payload=b"p", headers=_TYPED, id=77, timestamp=1_700_000_000_123_456)
     rows = [encode_record(message).headers, (), (("n", b"3"), ("null", None))]
     decoded = kernel.decode_kafka_headers(*kafka_columns(rows))
-    assert blocks_of(decoded) == [_TYPED.as_bytes(), b"", Headers([("n", b"3"), ("null", None)]).as_bytes()]
+    assert blocks_of(decoded) == [_TYPED.as_bytes(), b"", hs.Headers([("n", b"3"), ("null", None)]).as_bytes()]
     assert (bytes(decoded.flags), decoded.dropped_count) == (bytes(3), 0)
 
 

@@ -12,17 +12,12 @@ import headstream as hs
 from headstream.core.codec.batch.results import VariableColumn
 from headstream.core.codec.kafka import KafkaHeader, encode_record
 from headstream.core.model.constructors import bool_
-from headstream.core.model.header_values import HeaderValue
 from headstream.core.model.headers import Headers
-from headstream.core.model.message import Message
 from headstream.errors import InvalidInputError
 from tests.support import kernels
 from tests.support.messages.kafka_columns import kafka_rows, varied
 
-
-@pytest.fixture(params=kernels.variants("batch.kafka.encoding"), ids=kernels.name_of)
-def kernel(request: pytest.FixtureRequest) -> Any:
-    return request.param
+kernel = kernels.fixture("batch.kafka.encoding")
 
 
 def encode(kernel: Any, rows: Sequence[bytes | None]) -> tuple[list[list[KafkaHeader]], bytes]:
@@ -31,7 +26,7 @@ def encode(kernel: Any, rows: Sequence[bytes | None]) -> tuple[list[list[KafkaHe
 
 
 def expected(headers: Headers) -> list[KafkaHeader]:
-    return list(encode_record(Message(payload=b"", headers=headers)).headers)
+    return list(encode_record(hs.Message(payload=b"", headers=headers)).headers)
 
 
 _TYPED = Headers(
@@ -43,7 +38,7 @@ _TYPED = Headers(
         ("nan", hs.float64(float("nan"))), ("nan", hs.float32(float("nan"))), ("inf", hs.float32(float("-inf"))),
         ("null", hs.null()), ("char", hs.char("é")), ("euro", hs.char("€")), ("ascii", hs.char("x")),
         ("a&b=c,d%~_.-", hs.uint16(7)), ("again", hs.raw(b"1")), ("again", hs.string("1")), ("again", hs.null()),
-        ("f200", HeaderValue(200, b"\x01")), ("f66", HeaderValue(66, b"")), ("f16", HeaderValue(16, b"x")),
+        ("f200", hs.HeaderValue(200, b"\x01")), ("f66", hs.HeaderValue(66, b"")), ("f16", hs.HeaderValue(16, b"x")),
         ("hs.timestamp", hs.int64(5)),
     ]
 )  # fmt: skip
@@ -60,8 +55,8 @@ _RARE = [
     Headers({"hs.kinds": "x"}).as_bytes(),
     Headers({"hs.timestamps": 1}).as_bytes(),
     Headers({"kafka_dlt-original-partition": hs.int32(2)}).as_bytes(),
-    Headers({"odd": HeaderValue(15, b"\x01" + b"\xff" * 7)}).as_bytes(),
-    Headers({"odd": HeaderValue(14, b"\x01\x00\xc0\x7f")}).as_bytes(),
+    Headers({"odd": hs.HeaderValue(15, b"\x01" + b"\xff" * 7)}).as_bytes(),
+    Headers({"odd": hs.HeaderValue(14, b"\x01\x00\xc0\x7f")}).as_bytes(),
     Headers({"half": hs.char("\ud800")}).as_bytes(),
     Headers([("n", number) for number in range(65)]).as_bytes(),
     b"\x01\0\0\0a\x04\x02\0\0\0xx",

@@ -17,18 +17,8 @@ from tests.support.messages.kafka_records import Record, make_records
 
 _MOST = 1 << 26
 _HEAD_BYTES = 61
-
-
-@pytest.fixture(params=kernels.variants("batch.kafka.records"), ids=kernels.name_of)
-def reading(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
-
-
-@pytest.fixture(params=kernels.variants("batch.kafka.batches"), ids=kernels.name_of)
-def writing(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+reading = kernels.fixture("batch.kafka.records")
+writing = kernels.fixture("batch.kafka.batches")
 
 
 def _refuse(*left: Any) -> Any:

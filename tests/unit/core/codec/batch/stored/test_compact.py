@@ -25,10 +25,7 @@ def key(value: bytes) -> bytes:
     return header("hs.key", 1, value)
 
 
-@pytest.fixture(params=kernels.variants("batch.stored.compact"), ids=kernels.name_of)
-def compact(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+compact = kernels.fixture("batch.stored.compact")
 
 
 def keep(  # type: ignore[no-untyped-def]

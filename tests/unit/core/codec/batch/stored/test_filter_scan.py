@@ -14,11 +14,7 @@ from headstream.core.model.message import Message
 from headstream.errors import DecodeError
 from tests.support import kernels
 
-
-@pytest.fixture(params=kernels.variants("batch.stored.filter_scan"), ids=kernels.name_of)
-def scan(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+scan = kernels.fixture("batch.stored.filter_scan")
 
 
 def stored(count: int, payload: bytes = b"x") -> bytes:

@@ -12,12 +12,7 @@ from tests.support import kernels
 from tests.support.messages.batches import sent, stored
 
 SEED = b"12345678"
-
-
-@pytest.fixture(params=kernels.variants("batch.stored.repeats"), ids=kernels.name_of)
-def repeats(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+repeats = kernels.fixture("batch.stored.repeats")
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 5, 64])

@@ -20,12 +20,7 @@ MESSAGES = [
 ]
 BATCH = b"".join(MESSAGES)
 STARTS = [len(b"".join(MESSAGES[:i])) for i in range(len(MESSAGES) + 1)]
-
-
-@pytest.fixture(params=kernels.variants("batch.stored.scan"), ids=kernels.name_of)
-def scan(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+scan = kernels.fixture("batch.stored.scan")
 
 
 def test_scan_says_what_a_range_holds(scan: ModuleType) -> None:

@@ -32,12 +32,7 @@ def rows_of(sends: list[list[bytes]], position: int, offset: int) -> bytes:
 
 
 ROWS = rows_of(SENDS, 1000, BASE)
-
-
-@pytest.fixture(params=kernels.variants("batch.stored.sends"), ids=kernels.name_of)
-def sends(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+sends = kernels.fixture("batch.stored.sends")
 
 
 @pytest.mark.parametrize("thorough", [False, True])

@@ -14,12 +14,7 @@ from tests.support.messages.batches import crc32c, header, masked, sent, stored
 
 SEED = bytes(range(16))
 NOW = 1_700_000_000_123_456
-
-
-@pytest.fixture(params=kernels.variants("batch.stored.stamp"), ids=kernels.name_of)
-def stamp(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+stamp = kernels.fixture("batch.stored.stamp")
 
 
 def test_stamp_writes_offset_state_time_and_checksum_of_messages_that_have_an_id(stamp: ModuleType) -> None:

@@ -35,12 +35,7 @@ MESSAGES = [
     stored(b"", header("hs.key", 1, b""), offset=(1 << 63) - 1),
 ]
 BATCH = b"".join(MESSAGES)
-
-
-@pytest.fixture(params=kernels.variants("batch.to_columns.columns"), ids=kernels.name_of)
-def columns(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+columns = kernels.fixture("batch.to_columns.columns")
 
 
 def binary(offsets: Any, data: Any, validity: Any, count: int) -> list[bytes | None]:

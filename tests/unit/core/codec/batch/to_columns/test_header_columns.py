@@ -26,12 +26,7 @@ KEY = header("hs.key", 1, b"key bytes")
 NULL = header("hs.null", 3, b"\x01")
 LAYOUTS = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float32": "f", "float64": "d"}
 WIDTHS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-
-
-@pytest.fixture(params=kernels.variants("batch.to_columns.header_columns"), ids=kernels.name_of)
-def header_columns(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+header_columns = kernels.fixture("batch.to_columns.header_columns")
 
 
 def values_of(column: HeaderColumn, wanted: WantedHeader, count: int) -> list[Any]:

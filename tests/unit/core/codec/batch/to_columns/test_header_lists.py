@@ -30,12 +30,7 @@ MESSAGES = [
     stored(b"x", header("n", 64, b"") + header("w", 13, b"\xff" * 16), offset=4),
 ]
 BATCH = b"".join(MESSAGES)
-
-
-@pytest.fixture(params=kernels.variants("batch.to_columns.header_lists"), ids=kernels.name_of)
-def header_lists(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+header_lists = kernels.fixture("batch.to_columns.header_lists")
 
 
 def varied(offsets: bytearray, data: bytearray) -> list[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import ModuleType
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,11 +13,7 @@ from headstream.core.model.headers import Headers
 from headstream.core.model.message import Message
 from tests.support import kernels
 
-
-@pytest.fixture(params=kernels.variants("batch.to_columns.payloads"), ids=kernels.name_of)
-def payloads(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
+payloads = kernels.fixture("batch.to_columns.payloads")
 
 
 def stored(*bodies: bytes) -> bytearray:
