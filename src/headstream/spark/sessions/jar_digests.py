@@ -226,7 +226,7 @@ JAR_DIGESTS: Final[dict[str, str]] = {
     "snappy-java-1.1.10.7.jar": "4c766cb3f855415ee734b2392949a0b6f12a60879334a74518deaf6270d32e36",
     "spark-avro_2.13-4.1.1.jar": "6a19d90bc3b6e88d8db0fa36a19273aa10fea2dbd7a62bb60e4cedd73051b32d",
     "spark-sql-kafka-0-10_2.13-4.2.0.jar": "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
-    "spark-token-provider-kafka-0-10_2.13-4.0.0.jar": "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
+    "spark-token-provider-kafka-0-10_2.13-4.2.0.jar": "641c7947afc8aa1189e433b7c2d305293993c8691bc1c2062d6d4f513b12518c",
     "spring-core-7.0.1.jar": "2bceaaa6986c1b993cfdc730ee86367325fe26273f0fe298f5117f775bbb5085",
     "spring-kafka-4.0.0.jar": "9c8c02ecdf2b1a5190906bb7f7d6b0219d9b4b54c78d055082064abaf56f0c4e",
     "spring-messaging-7.0.1.jar": "4de9e3dccc3723a661c1c023d3fb4a2c1813ca249f111fb3f74fda98b85a4e19",

@@ -51,8 +51,7 @@ SPARK: Final = JarSet(
         # A thin layer over code that spark-sql contains since 4.0; 4.1.1 is the newest version available.
         Jar("org.apache.spark", "spark-avro_2.13", "4.1.1"),
         Jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
-        # Version 4.2.0 is unavailable, so this set is not resolved transitively.
-        Jar("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+        Jar("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.2.0"),
         Jar("org.apache.kafka", "kafka-clients", "3.9.2"),
         Jar("org.apache.commons", "commons-pool2", "2.13.1"),
     ),
