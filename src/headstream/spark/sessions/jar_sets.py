@@ -56,7 +56,7 @@ SPARK: Final = JarSet(
         Jar("org.apache.commons", "commons-pool2", "2.13.1"),
     ),
 )
-"""Delta, Avro and Kafka for PySpark 4.2.0, tested together."""
+"""Delta, Avro and Kafka for PySpark 4.2.1, tested together."""
 BROKER: Final = JarSet(
     "broker",
     # Without the second jar, the broker has no logger and reports no failures.
