@@ -7,7 +7,14 @@ import pytest
 from headstream.broker.broker import Broker
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.topology import Limits, NewTopic
-from headstream.errors import AlreadyExistsError, InvalidOptionError, StreamNotFoundError, TopicNotFoundError
+from headstream.errors import (
+    AlreadyExistsError,
+    InvalidOptionError,
+    OffsetOutOfRangeError,
+    StreamNotFoundError,
+    TopicNotFoundError,
+)
+from headstream.log.segments.follower import PartitionFollower
 
 
 def test_create_topic_makes_its_stream_too(broker: Broker) -> None:
@@ -59,3 +66,16 @@ def test_names_that_are_not_there_are_refused_with_those_that_are_close(broker: 
         broker.topics.list("shpo")
     with pytest.raises(StreamNotFoundError):
         broker.streams.delete("shpo")
+
+
+def test_list_reads_a_partition_again_when_a_segment_was_removed_after_its_listing(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.topics.create(NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY))
+
+    def lose_a_segment(follower: PartitionFollower) -> None:
+        monkeypatch.undo()
+        raise OffsetOutOfRangeError("a segment is missing")
+
+    monkeypatch.setattr(PartitionFollower, "refresh", lose_a_segment)
+    assert [topic.name for topic in broker.topics.list()] == ["orders"]

@@ -1,7 +1,7 @@
 """Detects the format of bytes.
 
-Every walk function is tried. A walk that reads the entire input with proof (a checksum or magic) ranks highest, then a walk that
-reads the entire input by lengths alone, then a failed walk. Failed walks rank by proof, then by the number of bytes read.
+Every walk function is tried. A walk that reads the entire input with proof (a checksum or magic) ranks highest. All other walks
+rank by proof, then by the number of bytes read; one that reads the entire input ranks above a failed walk of equal proof.
 """
 
 from __future__ import annotations

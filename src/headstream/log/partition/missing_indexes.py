@@ -14,7 +14,7 @@ _OFFSET_BYTES = 8
 
 
 def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> list[int]:
-    """Rebuild each missing index of a partition if the messages prove it; return the first offsets of all segments.
+    """Rebuild each missing index of a partition if the messages confirm every entry; return the first offsets of all segments.
 
     If an index cannot be proven, reads of the segment raise an error; for the newest segment, this function raises
     CorruptLogError.

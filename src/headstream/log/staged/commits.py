@@ -72,9 +72,6 @@ if TYPE_CHECKING:
     from headstream.log.access import LogAccess
     from headstream.log.partition.partition import PartitionWriter
 
-# Checks of a staged commit before its intent is recorded: if they pass, the entire commit can be appended.
-
-
 # The inbox: manifests for the log's writer, and invalid manifests, which are renamed.
 #
 #     <writer>-<epoch>.json      committed, and not taken yet

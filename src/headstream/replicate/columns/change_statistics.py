@@ -82,7 +82,7 @@ class StoredChanges(Protocol):
         """Return the changes."""
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Exclude further changes (COORDINATE_COLUMNS, also of other schemas) from the results of the other methods."""
+        """Exclude additional changes (COORDINATE_COLUMNS), which can be of other schemas, from all later results."""
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
         """Return CHANGE_COORDINATES of the wanted changes, by default of all changes."""

@@ -37,7 +37,7 @@ class Summary:
         last_changes_us: (schema, table) -> time at which the source committed the newest change, microseconds since 1970 UTC.
         tables: (schema, table) -> rows inserted, updated and deleted.
         vectors: (schema, table) -> deletion vectors, for tables that have or use deletion vectors.
-        read_until_us: All messages logged before this time have been read, microseconds since 1970 UTC; 0 if unknown.
+        read_until_us: Time before which all logged messages have been read, microseconds since 1970 UTC; 0 if unknown.
         seconds: Total time of the micro-batches, seconds.
     """
 

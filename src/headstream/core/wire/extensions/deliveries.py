@@ -98,7 +98,7 @@ class SettleDeliveries(GroupCommand[SettledDeliveries]):
         partition_generation: The generation of the partition that was polled, or None.
         dead_letter: `stream/topic` for poisoned messages, or empty.
         succeeded: Number of successful attempts since the last request, counted for pauses.
-        pause_failures: Number of failures among the last `pause_attempts` attempts that pauses the group.
+        pause_failures: The group is paused after this number of failures among the last `pause_attempts` attempts.
         pause_attempts: Number of last attempts that are evaluated.
         pause_us: Length of the pause, microseconds; 0 disables pauses.
     """

@@ -1,4 +1,4 @@
-"""The source rows of a merge into a table of SCD type 1, and the report for its plan; no I/O, also used on executors."""
+"""The source rows of a merge into an SCD type 1 table, and the report from which the merge is planned; no I/O, used on executors too."""
 
 from __future__ import annotations
 

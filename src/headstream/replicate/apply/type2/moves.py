@@ -106,7 +106,7 @@ def _is_there(known: Mapping[str, SequenceEvent], before: str, ends: Iterable[st
 
 
 def _follow(rows: list[str], event: SequenceEvent) -> None:
-    """Apply an event that is not a key update to the rows that are at the key."""
+    """Apply an event, other than a key update, to the rows that have the key."""
     if load_floor(event.sequence) is not None:  # not part of the transaction: only the newest row remains
         del rows[:-1]
     if event.upserts:  # ignores a deletion at the same sequence, which stored versions do not record

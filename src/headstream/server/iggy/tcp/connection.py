@@ -244,7 +244,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._switch.abort()
 
     def check(self, now_s: float) -> None:
-        """Close if receiving a request, sending responses, or the login has timed out."""
+        """Close the connection if a request, its responses, the login or a wait for memory took too long."""
         responder, transport = self._responder, self._transport
         pending = None if self._switch.is_paused else self._frames.pending_bytes
         unsent = transport.get_write_buffer_size() if self._is_full or transport.is_closing() else None
