@@ -1,4 +1,4 @@
-"""The source rows of a merge into an SCD type 1 table, and the report from which the merge is planned; no I/O, used on executors too."""
+"""The source rows of a merge into an SCD type 1 table, and the report from which the merge is planned; also used on executors."""
 
 from __future__ import annotations
 
