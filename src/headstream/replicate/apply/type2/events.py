@@ -89,7 +89,7 @@ def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
 
 
 def _changes_nothing(masks: ColumnMasks, changes: pa.Table) -> pa.ChunkedArray:
-    """Return booleans that select changes with an empty change mask; all False for a table with large objects, which masks omit."""
+    """Return booleans that select changes with an empty change mask; all False with large objects, which masks omit."""
     if masks.lobs or "_hs_changed" not in changes.schema.names:
         return pa.chunked_array([pa.repeat(False, changes.num_rows)])
     return ask_masks(changes["_hs_changed"], lambda mask: bool(mask) and not any(mask or b""))
