@@ -9,13 +9,7 @@ from typing import Any
 from headstream.broker.backing import Backing
 from headstream.core.model.identifiers import TopicName, check_new_name
 from headstream.core.model.topology import NewTopic, Partition, Topic
-from headstream.errors import (
-    AlreadyExistsError,
-    OffsetOutOfRangeError,
-    PartitionNotFoundError,
-    StreamNotFoundError,
-    TopicNotFoundError,
-)
+from headstream.errors import AlreadyExistsError, PartitionNotFoundError, StreamNotFoundError, TopicNotFoundError
 from headstream.log.administration import add_partitions, create_topic, delete_partitions, delete_topic, purge_topic, update_topic
 from headstream.log.catalog.catalog import check_exists
 from headstream.log.catalog.records import TopicRecord
@@ -131,22 +125,16 @@ class Topics:
 
     def partition(self, record: TopicRecord, number: int) -> Partition:
         """Return a partition; TopicNotFoundError, PartitionNotFoundError if it changed since its topic's record was read."""
-        is_renewed = False
-        while True:
-            try:
-                with self._backing.log.reading(record, number) as follower:
-                    follower.renew() if is_renewed else follower.refresh()
-                    size_bytes, count = follower.size_bytes(), follower.messages_count()
-                    first, end = follower.first_offset, follower.end_offset  # the count may have refreshed the follower
-                    missing = max(end - first - count, 0)  # deleted messages are counted until they are removed from the disk
-                    return Partition(number, first, end, size_bytes, missing, record.generation(number))
-            except (PartitionNotFoundError, OffsetOutOfRangeError) as error:
-                check_exists(self._backing.log.snapshot(), record, number)
-                if isinstance(error, PartitionNotFoundError):
-                    return Partition(number, 0, 0, 0, 0, record.generation(number))  # only its directory is missing
-                if is_renewed:
-                    raise
-                is_renewed = True  # a segment was removed after it was listed
+        try:
+            with self._backing.log.reading(record, number) as follower:
+                follower.refresh()
+                size_bytes, count = follower.size_bytes(), follower.messages_count()
+                first, end = follower.first_offset, follower.end_offset  # the count may have refreshed the follower
+                missing = max(end - first - count, 0)  # deleted messages are counted until they are removed from the disk
+                return Partition(number, first, end, size_bytes, missing, record.generation(number))
+        except PartitionNotFoundError:
+            check_exists(self._backing.log.snapshot(), record, number)
+            return Partition(number, 0, 0, 0, 0, record.generation(number))  # only its directory is missing
 
 
 class Partitions:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headstream.broker.broker import Broker
+from headstream.core.codec.binary import encode_sent
 from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import Message
 from headstream.core.model.topology import Limits, NewTopic
 from headstream.errors import (
     AlreadyExistsError,
@@ -14,7 +16,8 @@ from headstream.errors import (
     StreamNotFoundError,
     TopicNotFoundError,
 )
-from headstream.log.segments.follower import PartitionFollower
+from headstream.log.segments.files import ReadFile
+from headstream.log.segments.segment import Segment
 
 
 def test_create_topic_makes_its_stream_too(broker: Broker) -> None:
@@ -73,9 +76,11 @@ def test_list_reads_a_partition_again_when_a_segment_was_removed_after_its_listi
 ) -> None:
     broker.topics.create(NewTopic(TopicName("shop", "orders"), 1, Limits.IGGY))
 
-    def lose_a_segment(follower: PartitionFollower) -> None:
+    broker.messages.send(TopicName("shop", "orders"), 1, encode_sent([Message(payload=b"1")]))
+
+    def lose_a_segment(segment: Segment, path: str) -> ReadFile:
         monkeypatch.undo()
         raise OffsetOutOfRangeError("a segment is missing")
 
-    monkeypatch.setattr(PartitionFollower, "refresh", lose_a_segment)
-    assert [topic.name for topic in broker.topics.list()] == ["orders"]
+    monkeypatch.setattr(Segment, "_open", lose_a_segment)
+    assert [(topic.name, topic.messages_count) for topic in broker.topics.list()] == [("orders", 1)]

@@ -192,16 +192,8 @@ class Backup:
         for topic in topics:
             directory = topic_directory(self._root, topic.stream_number, topic.number)
             for number in range(1, topic.partitions + 1):
-                for left in range(
-                    _ATTEMPTS, -1, -1
-                ):  # again if a segment was removed after its listing; the last error is raised
-                    retried = [OffsetOutOfRangeError] if left else []
-                    with (
-                        suppress(PartitionNotFoundError, *retried),
-                        PartitionFollower(f"{directory}/{number}", self._files) as follower,
-                    ):
-                        ends[topic.number, number] = follower.end_offset
-                        break
+                with suppress(PartitionNotFoundError), PartitionFollower(f"{directory}/{number}", self._files) as follower:
+                    ends[topic.number, number] = follower.end_offset
         return commits, ends, partitions
 
     def _is_all_staged(self, path: str, commits: list[Any]) -> bool:

@@ -153,6 +153,14 @@ class PartitionFollower:
 
     def refresh(self) -> None:
         """Read appends, new segments and deletions since the last refresh; PartitionNotFoundError if the partition is deleted."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._refresh()
+            except OffsetOutOfRangeError:  # a segment was removed after its listing
+                self._changed = None
+        return self._refresh()
+
+    def _refresh(self) -> None:
         changed = self._files.changed(self._directory)
         if changed is None:
             self.close()

@@ -184,6 +184,42 @@ def test_refresh_says_so_when_the_partition_has_been_deleted(place: Place) -> No
         follower.refresh()
 
 
+def after_listing(files: Files, monkeypatch: pytest.MonkeyPatch, remove: Callable[[], None]) -> None:
+    """Remove files once, between the next listing of a directory and the use of its names."""
+    list_names = files.list_names
+
+    def list_and_remove(directory: str) -> list[str] | None:
+        names = list_names(directory)
+        monkeypatch.undo()
+        remove()
+        return names
+
+    monkeypatch.setattr(files, "list_names", list_and_remove)
+
+
+def test_refresh_lists_again_when_a_segment_is_removed_after_its_listing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, directory = place
+    open_partition(files, directory).append(batch(b"1"), 0, SEED)
+
+    def remove() -> None:
+        for suffix in (INDEX_SUFFIX, LOG_SUFFIX):
+            files.remove(segment_path(directory, 0, suffix))
+
+    after_listing(files, monkeypatch, remove)
+    with PartitionFollower(directory, files) as follower:
+        assert (follower.first_offset, follower.end_offset, follower.segment_offsets) == (0, 0, [])
+
+
+def test_refresh_raises_that_the_partition_is_deleted_when_it_goes_after_its_listing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, directory = place
+    open_partition(files, directory).append(batch(b"1"), 0, SEED)
+    after_listing(files, monkeypatch, lambda: files.remove_directory(directory))
+    with pytest.raises(PartitionNotFoundError, match="deleted"):
+        PartitionFollower(directory, files)
+
+
 def test_follower_holds_few_files_however_many_segments_there_are(tmp_path: Path) -> None:
     files, directory = make_files("os", tmp_path)
     partition = open_partition(files, directory, segment_bytes=1)
