@@ -7,7 +7,7 @@ relies on is in the store before the commit:
     save()      before a unit is merged: the whole working copy
     publish()   before a table's commit: the table's deletions and rejected changes
 
-Thus, a run on another machine continues as if the killed run had been restarted on its own machine.
+Thus, a run on another machine resumes where the killed run stopped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""HDFS over its native protocol. deltalake's client and hdfs-native are the same library; Spark has its own client."""
+"""HDFS access over the native protocol, with hdfs-native, the library that deltalake also uses. Spark has a separate client."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
-# Spark logs these errors whenever a query is stopped during a micro-batch; a failed query raises its own error.
+# Spark logs these errors when a query is stopped during a micro-batch. The exception of a failed query is still raised.
 appender.stderr.filter.stopped.type = RegexFilter
 appender.stderr.filter.stopped.regex = (Aborting (task|commit)|Aborted commit|Data source write support .* abort).*
 appender.stderr.filter.stopped.onMatch = DENY
