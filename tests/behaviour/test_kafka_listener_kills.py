@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import Producer
 
 import headstream as hs
-from tests.support.server.server_process import ServerProcess, free_port
+from headstream.testing.temporary_server import find_free_ports
+from tests.support.server.server_process import ServerProcess
 
 _KILLS = 4
 _RECORDS = 6_000
@@ -19,7 +20,7 @@ _PARTITIONS = 2
 
 @pytest.mark.parametrize("seed", [1])
 def test_each_record_is_there_once_and_in_order_when_servers_are_killed_under_a_producer(tmp_path: Path, seed: int) -> None:
-    chance, port = random.Random(seed), free_port()
+    chance, port = random.Random(seed), find_free_ports()[0]
     server = ServerProcess(tmp_path / "log", "--kafka", f"127.0.0.1:{port}")
     url = f"headstream://iggy:iggy@127.0.0.1:{server.tcp[1]}"
     with hs.connect(url) as log:

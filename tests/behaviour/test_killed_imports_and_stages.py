@@ -15,6 +15,7 @@ import pytest
 
 import headstream as hs
 from tests.campaigns.killed_servers import KilledServer
+from tests.support.waiting import wait_until
 
 TOPIC = "shop/orders"
 PARTITIONS = 2
@@ -81,10 +82,7 @@ def stored(server: KilledServer) -> list[list[bytes]]:
 
 def wait_for(is_so: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
     """Wait until something is so, or the process has ended by itself."""
-    until_s = time.monotonic() + END_S
-    while process.poll() is None and not is_so():
-        assert time.monotonic() < until_s, "nothing goes on"
-        time.sleep(0.005)
+    wait_until(lambda: process.poll() is not None or is_so(), "the process makes no progress", END_S)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,4 +1,4 @@
-"""What tests wait for: things that other threads and processes bring about, and threads to their end."""
+"""Waits of tests: for a condition that another thread or process fulfils, and for the end of threads."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(is_so: Callable[[], object], what: str = "it did not come to that in time", timeout_s: float = 120.0) -> None:
-    """Return when something is so.
+def wait_until(is_so: Callable[[], object], what: str = "the wait timed out", timeout_s: float = 120.0) -> None:
+    """Wait until a condition is true.
 
     Args:
-        is_so: Returns whether it is.
-        what: What to report if it does not come to that.
-        timeout_s: How long to wait, in seconds.
+        is_so: Returns whether the condition is true; called every 5 ms.
+        what: Message of the AssertionError after the timeout.
+        timeout_s: Longest wait, seconds.
     """
     until_s = time.monotonic() + timeout_s
     while not is_so():
@@ -22,7 +22,7 @@ def wait_until(is_so: Callable[[], object], what: str = "it did not come to that
 
 
 def run_together(*works: Callable[[], object]) -> None:
-    """Run each in a thread of its own, to their end."""
+    """Run functions at the same time, each in a new thread, and wait for their ends."""
     threads = [threading.Thread(target=work) for work in works]
     for thread in threads:
         thread.start()

@@ -19,9 +19,10 @@ from headstream.errors import JavaError
 from headstream.server.config.kafka_settings import KafkaSettings
 from headstream.spark.sessions.java import find_java
 from headstream.testing import KafkaBroker
+from headstream.testing.temporary_server import find_free_ports
 from tests.support.kafka_tools import CONNECT, STREAMS, kafka_program, run_kafka_tool
 from tests.support.server.kafka_listeners import KafkaListener, kafka_listener
-from tests.support.server.server_process import ServerProcess, free_port
+from tests.support.server.server_process import ServerProcess
 from tests.support.waiting import wait_until
 
 _LINES = ["a rose is", "a rose is", "a rose"]
@@ -117,7 +118,7 @@ def _worker(listener: KafkaListener, **more: object) -> dict[str, object]:
         "key.converter": _CONVERTER,
         "value.converter": _CONVERTER,
         "offset.flush.interval.ms": 500,
-        "listeners": f"http://127.0.0.1:{free_port()}",
+        "listeners": f"http://127.0.0.1:{find_free_ports()[0]}",
         "plugin.discovery": "service_load",
     } | more
 
@@ -231,7 +232,7 @@ def test_mirror_maker_copies_topics_and_settings_when_the_listener_is_its_target
 def test_kafkas_verifiable_consumer_reads_what_was_acknowledged_when_the_server_is_killed_under_the_producer(
     tmp_path: Path,
 ) -> None:
-    address, ran = f"127.0.0.1:{free_port()}", list[list[dict[str, str]]]()
+    address, ran = f"127.0.0.1:{find_free_ports()[0]}", list[list[dict[str, str]]]()
     server = ServerProcess(tmp_path / "log", "--kafka", address, "--kafka-user", "iggy")
     run_kafka_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address, "--create", "--topic", "verified")
 

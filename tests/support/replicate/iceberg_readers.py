@@ -28,7 +28,7 @@ from typing import IO, Any, Final, NamedTuple, cast
 import pytest
 
 from headstream.spark.sessions.java import find_java
-from tests.support.server.server_process import free_port
+from headstream.testing.temporary_server import find_free_ports
 
 __all__ = [
     "DuckReader",
@@ -188,7 +188,7 @@ class RestCatalogServer:
 
     def __init__(self, directory: Path) -> None:
         jars, spark = _installed("jars") / "rest", _installed("spark") / "pyspark" / "jars"
-        port = free_port()
+        port = find_free_ports()[0]
         self.uri = f"http://127.0.0.1:{port}"
         classes = [str(jars / "*"), *map(str, spark.glob("hadoop-client-*.jar")), *map(str, spark.glob("commons-logging*.jar"))]
         variables = {

@@ -30,7 +30,7 @@ from headstream.replicate.storage.storage_settings import StorageSettings
 from headstream.spark.sessions.jar_sets import NAMENODE
 from headstream.spark.sessions.jars import find
 from headstream.spark.sessions.java import find_java
-from tests.support.server.server_process import free_port
+from headstream.testing.temporary_server import find_free_ports
 
 _START_S = 180
 _INSTALLED = Path(__file__).parents[3] / ".cache" / "store-servers" / "bin"
@@ -94,7 +94,7 @@ class AzureServer(StoreServer):
 
     def __init__(self, directory: Path) -> None:
         program = _find_program("azurite-blob", "npm install --global azurite")
-        inner, port = free_port(), free_port()
+        inner, port = find_free_ports()
         options = ["--blobPort", str(inner), "--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
         super().__init__(
             [sys.executable, "-m", "tests.support.replicate.azure_api", str(port), str(inner), program, *options],
@@ -163,7 +163,7 @@ class GoogleServer(StoreServer):
 
     def __init__(self, directory: Path) -> None:
         program = _find_program("fake-gcs-server", "go install github.com/fsouza/fake-gcs-server@latest")
-        inner, port = free_port(), free_port()
+        inner, port = find_free_ports()
         options = f"-backend memory -scheme http -host 127.0.0.1 -port {inner} -public-host 127.0.0.1:{inner} -log-level error"
         super().__init__(
             [sys.executable, "-m", "tests.support.replicate.google_api", str(port), str(inner), program, *options.split()],

@@ -19,8 +19,8 @@ import pytest
 from headstream.spark.sessions.jar_sets import NAMENODE, YARN
 from headstream.spark.sessions.jars import find
 from headstream.spark.sessions.java import find_java
+from headstream.testing.temporary_server import find_free_ports
 from tests.support.replicate.store_servers import HdfsServer
-from tests.support.server.server_process import free_port
 
 _START_S = 90
 
@@ -43,7 +43,7 @@ def yarn_cluster(directory: Path) -> Iterator[tuple[Path, str]]:
     java = [str(find_java().executable), "-Xmx400m", "-cp", ":".join(classes)]
     with HdfsServer(directory) as hdfs, ExitStack() as stack:
         uri = f"hdfs://{hdfs.bucket}"
-        page = free_port()
+        page = find_free_ports()[0]
         _write(conf / "core-site.xml", {"fs.defaultFS": uri})
         _write(conf / "yarn-site.xml", _settings(directory, page))
         for kind in ("resourcemanager.ResourceManager", "nodemanager.NodeManager"):
@@ -67,7 +67,7 @@ def _settings(directory: Path, page: int) -> dict[str, str]:
     names = [f"{manager}.address", f"{manager}.scheduler.address", f"{manager}.resource-tracker.address"]
     names += [f"{manager}.admin.address", f"{node}.localizer.address", f"{node}.webapp.address"]
     return {
-        **{name: f"127.0.0.1:{free_port()}" for name in names},
+        **{name: f"127.0.0.1:{find_free_ports()[0]}" for name in names},
         f"{manager}.hostname": "127.0.0.1",
         f"{manager}.webapp.address": f"127.0.0.1:{page}",
         f"{node}.address": "127.0.0.1:0",

@@ -110,10 +110,3 @@ def _address(text: str) -> tuple[str, int]:
     if not int(port):
         raise ValueError("no port yet")
     return host, int(port)
-
-
-def free_port() -> int:
-    """Return a port of this machine on which nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
