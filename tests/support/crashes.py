@@ -22,7 +22,7 @@ def fail_with(error: BaseException) -> Callable[..., NoReturn]:
 
 
 def fail_to_write(engine: Any, *arguments: Any, **options: Any) -> NoReturn:
-    """Fail as a method of a table's engine does whose disk is full."""
+    """Raise the error of a table engine whose disk is full."""
     raise StorageError("no space left", where=str(engine.path))
 
 

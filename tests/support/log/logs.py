@@ -32,7 +32,7 @@ def open_partition(files: Files, directory: str, *, segment_bytes: int = 1 << 20
 
 
 class Clock:
-    """A clock that says what it is told."""
+    """A clock whose time a test sets, microseconds since 1970 UTC."""
 
     def __init__(self, now_us: int = 0) -> None:
         self.now_us = now_us
