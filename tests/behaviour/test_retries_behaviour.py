@@ -153,6 +153,25 @@ def test_seek_of_a_consumer_begins_anew(log: hs.Client, send: Send) -> None:
     assert log.offsets(TOPIC, "billing") == {1: 3}
 
 
+@pytest.mark.parametrize("order", ["key", "skip"])
+def test_settled_messages_after_a_backward_seek_are_not_delivered_to_the_next_consumer(
+    log: hs.Client, send: Send, order: str
+) -> None:
+    send(*(b"%d" % number for number in range(8)), partition=1)
+    slow = hs.Retry(3, delay="1h", max_delay="1h", order=order)
+    with retrying(log, on_error=slow) as consumer:
+        consumer.poll(8)
+        consumer.commit()
+        consumer.seek(1, 2)
+        messages = consumer.poll(4)
+        consumer.reject(messages[1])  # recorded by the request that also records the seek
+        consumer.retry(messages[2])
+        consumer.close(commit=False)
+    with retrying(log, on_error=slow) as consumer:
+        assert payloads(list(consumer)) == [b"2", b"5", b"6", b"7"]
+    assert payloads(log.poll(DEAD)) == [b"3"]
+
+
 def test_later_messages_of_a_key_wait_and_others_go_on(log: hs.Client) -> None:
     for number in range(6):
         log.send(TOPIC, b"%d" % number, key=b"even" if number % 2 == 0 else b"odd")

@@ -23,12 +23,14 @@ _R = TypeVar("_R")
 
 
 class Clock:
-    """A clock that goes on when it is told to; seconds."""
+    """A clock that goes on when it is told to, and by `step_us` per reading in microseconds; seconds."""
 
     def __init__(self) -> None:
         self.now_s = 1_700_000_000.0
+        self.step_us = 0
 
     def now_us(self) -> int:
+        self.now_s += self.step_us / 1e6
         return int(self.now_s * 1e6)
 
     def monotonic(self) -> float:

@@ -93,6 +93,10 @@ class Deliveries:
             found = _Found(state, steps)
             poisoned = state.apply(steps, self._backing.clock_us(), request.worker)
             state.begun_until = max(state.begun_until, request.begun_until)
+            base = state.first_open()
+            if base < committed[0]:  # before the journal is stored: a smaller offset that is committed later restarts the group
+                self._offsets.commit_in(record, owner, partition, base, user_id)
+                committed = base, 0
             if found.is_sought:
                 journal.forget()
             journal.store(_touched_by(steps), committed[0], self._backing.clock_us())

@@ -121,6 +121,17 @@ def test_a_member_that_lost_its_partition_settles_nothing(peer: Peer) -> None:
     assert committed(peer) == 2
 
 
+@pytest.mark.parametrize("seek", [(), (ChangedDelivery(DeliveryStep.SOUGHT, 1, 2),)], ids=["without a seek", "with a seek"])
+def test_steps_before_the_committed_offset_are_kept(server: Server, peer: Peer, seek: tuple[ChangedDelivery, ...]) -> None:
+    server.clock.step_us = 1
+    peer.ask(settle(frontier=5))
+    assert committed(peer) == 5
+    peer.ask(settle(*seek, FAILED, ChangedDelivery(DeliveryStep.PENDING, 1, 2)))
+    found = peer.ask(GetDeliveries(*AT, "billing", 1))
+    assert [(each.offset, each.failures) for each in found.failing] == [(2, 1)]
+    assert (found.pending, committed(peer)) == ((OffsetRange(1, 2),), 1)
+
+
 def test_a_seek_a_deletion_and_a_purge_forget_what_was_open(peer: Peer) -> None:
     def unfinished() -> int:
         return len(peer.ask(GetDeliveries(*AT, "billing", 1)).failing)
