@@ -124,14 +124,15 @@ class Client:
         if isinstance(self._transport, RemoteAccess):
             self._transport.open()
 
-    def interrupt(self, thread: int) -> None:
+    def interrupt(self, thread: int, is_over: bool = False) -> None:
         """Interrupt a thread's call that waits for a server; the call fails as if the connection had broken.
 
         Args:
             thread: Thread identifier, as returned by threading.get_ident().
+            is_over: Whether the interrupted call has ended, so that the interrupt must not affect the thread's next call.
         """
         if isinstance(self._transport, RemoteAccess):
-            self._transport.interrupt(thread)
+            self._transport.interrupt(thread, is_over)
 
     @property
     def server(self) -> Server:

@@ -35,9 +35,9 @@ def slices_ms() -> Iterator[float]:
 
 
 class Worker:
-    """One thread that runs calls; `interrupt` interrupts the current call of the thread with a given identifier."""
+    """One thread that runs calls; `interrupt` interrupts the current call of a thread, see Client.interrupt()."""
 
-    def __init__(self, name: str, interrupt: Callable[[int], None]) -> None:
+    def __init__(self, name: str, interrupt: Callable[[int, bool], None]) -> None:
         self._name = name
         self._interrupt = interrupt
         self._thread = 0
@@ -104,8 +104,10 @@ class Worker:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait({future}, timeout=timeout_s)
                 if not future.done():
-                    self._interrupt(self._thread)
+                    self._interrupt(self._thread, False)
                     timeout_s = _INTERRUPT_AGAIN_S
+        if timeout_s == _INTERRUPT_AGAIN_S:
+            self._interrupt(self._thread, True)
 
     def _work(self, loop: asyncio.AbstractEventLoop, call: Callable[[], _T]) -> _T:
         self._thread = threading.get_ident()

@@ -88,7 +88,7 @@ class _AsyncReading(Generic[_Reader]):
         self,
         make: Callable[[], _Reader],
         timeout_ms: float | None,
-        interrupt: Callable[[int], None],
+        interrupt: Callable[[int, bool], None],
         callbacks: LoopCallbacks,
     ) -> None:
         self._make = make

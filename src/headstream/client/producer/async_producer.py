@@ -27,7 +27,7 @@ class AsyncProducer:
         interrupt: See Worker.
     """
 
-    def __init__(self, make: Callable[[], Producer], interrupt: Callable[[int], None]) -> None:
+    def __init__(self, make: Callable[[], Producer], interrupt: Callable[[int, bool], None]) -> None:
         self._make = make
         self._producer: Producer | None = None
         self._worker = Worker("async producer", interrupt)

@@ -297,5 +297,5 @@ class RemoteAccess(Protocol):
     def open(self) -> None:
         """Connect."""
 
-    def interrupt(self, thread: int) -> None:
-        """Interrupt a thread's current call, as if the connection had broken."""
+    def interrupt(self, thread: int, is_over: bool = False) -> None:
+        """Interrupt a thread's current call, as if the connection had broken; see Client.interrupt()."""

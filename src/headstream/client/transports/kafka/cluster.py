@@ -123,9 +123,12 @@ class Cluster:
         if error is not None:
             raise refused(error, self.address.place, "the login was refused")
 
-    def interrupt(self, thread: int) -> None:
-        """End a thread's current wait with an error."""
-        self._interrupted[thread] = time.monotonic()
+    def interrupt(self, thread: int, is_over: bool = False) -> None:
+        """End a thread's current wait with an error; `is_over`: remove an interrupt that the thread's call has not noticed."""
+        if is_over:
+            self._interrupted.pop(thread, None)
+        else:
+            self._interrupted[thread] = time.monotonic()
 
     def check_interrupt(self) -> None:
         """Raise ServerUnreachableError if the calling thread was interrupted, ClosedError if the log is closed."""

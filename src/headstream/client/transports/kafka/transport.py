@@ -79,8 +79,8 @@ class KafkaTransport:
         """Connect; ServerUnreachableError if no broker can be reached, AuthenticationError if the login is refused."""
         self._cluster.open()
 
-    def interrupt(self, thread: int) -> None:
-        self._cluster.interrupt(thread)
+    def interrupt(self, thread: int, is_over: bool = False) -> None:
+        self._cluster.interrupt(thread, is_over)
 
     def close(self) -> None:
         """Close this transport's own connections to brokers."""

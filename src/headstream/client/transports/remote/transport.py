@@ -54,9 +54,10 @@ class RemoteTransport:
         """Connect now; see Caller.open()."""
         self._caller.open()
 
-    def interrupt(self, thread: int) -> None:
-        """Interrupt a thread's current call; see Caller.interrupt()."""
-        self._caller.interrupt(thread)
+    def interrupt(self, thread: int, is_over: bool = False) -> None:
+        """Interrupt a thread's current call; see Caller.interrupt(). A call that starts later is not affected."""
+        if not is_over:
+            self._caller.interrupt(thread)
 
     def close(self) -> None:
         """Close the connections to the server."""
