@@ -23,7 +23,8 @@ DIR/streams/<stream>/<topic>/offsets/<32 hexadecimal digits of the group's hash>
 Version 1 had the entries 1 to 3, version 2 the entries 1 to 9; entry 3 is read, but no longer written. A change appends one
 record with one small write. Bytes after the last complete record are an interrupted write and are overwritten. A file that has
 grown large is replaced with a file that has a single record. If there are no unfinished messages, the file does not exist. Only
-the process that holds the group's lock writes the file. A process reads the file again if its size has changed.
+the process that holds the group's lock writes the file. A process reads the file again if its size or its first record has
+changed.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from headstream.core.model.offset_ranges import OffsetRanges
 from headstream.core.model.polling import OffsetOwner
 from headstream.errors import DecodeError
 from headstream.log.partition.delivery_state import DeliveryState, Lease
+from headstream.log.segments.files import ReadFile
 from headstream.log.system.files import Files
 
 _MAGIC: Final = b"HSDELIVR"
@@ -94,6 +96,7 @@ class DeliveryJournal:
         self._old_heads = tuple(_encode_head(owner, generation, version) for version in _OLD_VERSIONS)
         self._is_old = False
         self._end = self._first_end = -1
+        self._first_head = b""
         self.state = DeliveryState()
 
     def load(self, committed: tuple[int, int] | None, *, is_writer: bool = False) -> DeliveryState:
@@ -106,7 +109,7 @@ class DeliveryJournal:
         else:
             try:
                 size_bytes = file.size_bytes()
-                if size_bytes != self._end:
+                if size_bytes != self._end or self._is_replaced(file):
                     content = bytearray(size_bytes)
                     got = file.read_into(memoryview(content), 0)
                     self._read(bytes(content[:got]))
@@ -120,6 +123,12 @@ class DeliveryJournal:
                 self._end = -1  # the writer reads the file and finds the rewind too
         return self.state
 
+    def _is_replaced(self, file: ReadFile) -> bool:
+        """Return whether another process replaced the file: the check of its first record, which contains a time, differs."""
+        head = bytearray(len(self._first_head))
+        file.read_into(memoryview(head), _HEAD_BYTES)
+        return head != self._first_head
+
     def forget(self) -> None:
         """Remove the file, because the committed offset describes the state completely."""
         self._files.remove(self._path)
@@ -132,6 +141,7 @@ class DeliveryJournal:
         if not self._is_old and content[: len(self._head)] != self._head:
             return  # from before a purge of the partition, or an unfinished first write
         at = _HEAD_BYTES
+        self._first_head = content[at : at + 8]
         while at + 8 <= len(content):
             size, check = struct.unpack_from("<II", content, at)
             body = content[at + 8 : at + 8 + size]
@@ -163,6 +173,7 @@ class DeliveryJournal:
             content = self._head + _record(_encode(state, _everything(state)), _HEAD_BYTES)
             self._files.replace(self._path, content)  # durably: it can contain the position of a dead letter
             self._end = self._first_end = len(content)
+            self._first_head = content[_HEAD_BYTES : _HEAD_BYTES + 8]
             self._is_old = False
             return
         record = _record(_encode(state, touched), self._end)

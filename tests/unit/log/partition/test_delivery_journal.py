@@ -158,3 +158,16 @@ def test_a_journal_of_version_2_is_read_and_goes_on_as_one_of_version_3(files: M
     assert shown(again) == (20, [(12, 15)], {10: 3})
     assert [attempt.number for attempt in again.failing[10].attempts] == [3]
     assert again.failing[10].first_error == "a"
+
+
+def test_a_journal_that_another_process_has_replaced_by_one_of_the_same_size_is_read_again(files: MemoryFiles) -> None:
+    one, two = journal_of(files), journal_of(files)
+    settle(one, 10, 20, change(FAILED, 10, failures=1))
+    size_bytes = files.open_write(PATH).size_bytes()
+    two.forget()
+    state = load(two, 10)
+    state.apply([change(FAILED, 10, failures=1)], 2000)
+    state.begun_until = 12
+    two.store(Touched(failing=(10,)), 10, 2000)
+    assert files.open_write(PATH).size_bytes() == size_bytes
+    assert shown(load(one, 10)) == (12, [], {10: 1})
