@@ -7,8 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -140,13 +139,10 @@ class Cluster:
 
     def result(self, future: Future[_Value]) -> _Value:
         """Return a future's result; KafkaException if the request failed."""
-        while True:
+        self.check_interrupt()
+        while not wait((future,), _SLICE_S).done:
             self.check_interrupt()
-            try:
-                return future.result(_SLICE_S)
-            except FutureTimeoutError:
-                if future.done():
-                    raise
+        return future.result()
 
     def ask(
         self, where: str, start: Callable[[Any, float], Mapping[_Key, Future[_Value]]], *, timeout_s: float | None = None

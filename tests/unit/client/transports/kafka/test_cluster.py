@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from concurrent.futures import Future
 
 import pytest
 
@@ -36,3 +38,18 @@ def test_an_interrupt_ends_the_cancelled_call_and_no_later_call_of_the_thread(mo
 
     asyncio.run(main())
     assert ended == ["interrupted", "unnoticed"]
+
+
+class _LateFuture(Future[int]):
+    """A future that ends between the end of a wait and the question whether it has ended."""
+
+    def done(self) -> bool:
+        if not super().done():
+            self.set_result(7)
+        return super().done()
+
+
+def test_a_response_that_arrives_as_a_wait_ends_is_returned() -> None:
+    cluster, future = Cluster(parse_kafka_address(split_url("kafka://localhost:1"), {}, {})), _LateFuture()
+    threading.Timer(0.5, future.done).start()
+    assert cluster.result(future) == 7
