@@ -18,6 +18,7 @@ class Task:
         most: How often at most: a kill leaves unknown whether an attempt was counted.
         fate: `done`, `dead` or `gone` (hidden for all), or empty while it is open.
         may_be: Fates that it can have had since a call was interrupted.
+        letters: How many dead letters it has from before the partition was set back.
     """
 
     key: bytes | None
@@ -25,6 +26,7 @@ class Task:
     most: int = 0
     fate: str = ""
     may_be: set[str] = field(default_factory=set)
+    letters: int = 0
 
 
 @dataclass(slots=True)
@@ -55,3 +57,16 @@ class RetryGroup:
             is_open = not other.fate and not other.may_be and other.least and (partition, earlier) not in in_hand
             is_before = self.order is RetryOrder.PARTITION or (key is not None and key == other.key)
             assert not (is_open and is_before), f"message {offset} overtakes {earlier}, which has failed"
+
+    def find_starts(self, partition: int) -> range:
+        """Return the offsets to which a partition can be set back: no message before is open, none from there on is uncertain."""
+        tasks = [(offset, task) for (number, offset), task in self.tasks.items() if number == partition]
+        first_open = min((offset for offset, task in tasks if not task.fate), default=len(tasks))
+        uncertain = (offset for offset, task in tasks if task.fate == "gone" or task.may_be - {task.fate})
+        return range(max(uncertain, default=-1) + 1, first_open)
+
+    def begin_again(self, partition: int, start: int) -> None:
+        """Open all messages of a partition from an offset on, which have then never failed."""
+        for (number, offset), task in self.tasks.items():
+            if number == partition and offset >= start:
+                self.tasks[number, offset] = Task(task.key, letters=task.letters + (task.fate == "dead"))
