@@ -37,7 +37,7 @@ def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
     convert() raises an error for a message if and only if its plan has a loss.
 
     Args:
-        message: The message that is to be converted.
+        message: The message to convert.
         to: One of DIALECTS.
 
     Returns:

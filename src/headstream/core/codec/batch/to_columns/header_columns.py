@@ -224,7 +224,7 @@ def _measure_values(
 
 
 def decode_header_columns(stored: BytesLike, wanted: Sequence[WantedHeader], *, fail: bool = False) -> list[HeaderColumn]:
-    """Convert each requested header to a column. For a value that does not fit: HeaderError if `fail` is set, else null."""
+    """Convert each requested header to a column. A value that does not fit becomes null, or causes a HeaderError (`fail`)."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
