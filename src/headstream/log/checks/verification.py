@@ -76,7 +76,7 @@ class Verification:
             yield catalog
             return
         try:
-            yield from self._check_catalog(catalog)
+            yield from map(self._catalog_finding, catalog.find_problems())
             partitions = list(self._partitions(catalog.snapshot()))
             for partition in partitions:
                 yield from self._check_partition(partition, catalog, on_bytes)
@@ -132,10 +132,6 @@ class Verification:
         return LogFinding(
             FindingKind.CATALOG, f"{self._root}/{CATALOG_NAME}", what, "Restore the file from a copy; the messages are unaffected"
         )
-
-    def _check_catalog(self, catalog: Catalog) -> Iterator[LogFinding]:
-        for problem in catalog.find_problems():
-            yield self._catalog_finding(problem)
 
     # -- directories ------------------------------------------------------------------------------------------
 

@@ -1,6 +1,4 @@
-"""Builds sent messages from columns for Spark jobs and producers: the reverse of columns.py.
-
-    sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
+"""Builds sent messages (layout.py) from columns for Spark jobs and producers: the reverse of columns.py.
 
 First the position and size of each message's value are determined for each column (-1: no value). Then the messages are written
 one after another. A key and a null payload become reserved headers.
@@ -118,7 +116,6 @@ def _write(
     reserved: cython.p_const_uchar,
     q: cython.p_uchar,
 ) -> cython.void:
-    """Write the messages."""
     i: cython.longlong
     to: cython.longlong = 0
     for i in range(count):

@@ -258,7 +258,6 @@ def _fill(
     flagged: bytearray,
     noted: bytearray,
 ) -> None:
-    """Write all columns."""
     offsets_view, data_view = memoryview(blocks.offsets), memoryview(blocks.data)
     block_validity_view = memoryview(b"" if blocks.validity is None else blocks.validity)
     names_view, sorted_out = memoryview(NAMES), c.new_bytes(8 * MAX_HEADERS)

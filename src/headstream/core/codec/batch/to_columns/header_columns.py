@@ -287,7 +287,6 @@ def _find_all(
     wanted: cython.longlong,
     found: bytearray,
 ) -> object:
-    """Find all requested headers."""
     names_view, ends_view = memoryview(names), memoryview(ends)
     q: cython.p_const_uchar = c.readable(names_view)
     r: cython.p_const_uchar = c.readable(ends_view)
