@@ -40,7 +40,7 @@ _MAX_PAIRS: Final = 4096
 """Maximum number of pairs of listed values that are compared one by one: 64 times 64."""
 
 _OF_FIELDS: Final = {Field.KEY: ANY_TEXT, Field.SIZE: ValueSummary(has_null=True, numbers=(0, float("inf")))}
-"""Possible values of the fields that are not numbers, for all messages; all other fields are numbers."""
+"""Possible values, in any messages, of the fields that are not numbers; all other fields are numbers."""
 
 
 class MessagesSummary:

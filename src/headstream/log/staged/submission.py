@@ -65,7 +65,9 @@ def commit_staged(
         LogLockedError: the process that holds the lock does not append; the commit is withdrawn, nothing is in the log.
         InvalidInputError: the batches cannot be appended, for example because a topic was deleted or a later epoch of the writer
             is committed; no message is in the log.
-        StorageError: the operating system reported an error; the log's next writer completes the commit.
+        StorageError: the operating system reported an error, or the commit was taken but not appended in time; the log's next
+            writer completes the commit.
+        CorruptLogError: the log's writer could not read the manifest.
     """
     log = open_directory(directory)
     try:
