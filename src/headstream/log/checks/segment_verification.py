@@ -67,7 +67,7 @@ def verify_seal(
         yield LogFinding(FindingKind.GAP, path, what, _RESTORE_SEGMENTS, from_offset=begin, until_offset=next_base)
     elif begin > next_base:
         yield LogFinding(
-            FindingKind.TAIL, path, MERGED, "No action is required: the next writer removes the next segment", is_damage=False
+            FindingKind.TAIL, path, MERGED, "No action is required: the next writer removes the merged segment", is_damage=False
         )
 
 
