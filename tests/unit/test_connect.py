@@ -74,7 +74,7 @@ def test_options_are_checked_by_name_and_range() -> None:
         hs.connect("memory://", segment_byte=5)
     with pytest.raises(hs.InvalidOptionError, match=r"no option 'colour'\. Use one of segment_bytes"):
         hs.connect("memory://", colour="red")
-    with pytest.raises(hs.InvalidOptionError, match="segment_bytes must be 4096 to 2147483648, not 5"):
+    with pytest.raises(hs.InvalidOptionError, match="segment_bytes must be from 4096 to 2147483648, not 5"):
         hs.connect("memory://", segment_bytes=5)
 
 

@@ -13,7 +13,7 @@ _CHEAP_S: Final = 0.005
 """A value that is computed in less than this time, seconds, is not cached unless `kept_s` is set."""
 
 _KEPT_FACTOR: Final = 10
-"""Other values are cached for this multiple of their computation time, so their computation takes at most a tenth of a core."""
+"""Other values are cached for this multiple of their computation time, but at most _MOST_KEPT_S."""
 
 _MOST_KEPT_S: Final = 30.0
 """Maximum time a value is cached, seconds."""

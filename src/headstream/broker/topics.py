@@ -145,13 +145,13 @@ class Partitions:
         self._topics = topics
 
     def create(self, topic: TopicName, count: int) -> Topic:
-        """Add `count` (at least 1) partitions; return the topic. InvalidOptionError if the topic would have more than 1000."""
+        """Add `count` (at least 1) partitions; return the topic. InvalidOptionError if the total would exceed 1000."""
         with (log := self._backing.writable_log()).administration:
             add_partitions(log, self._backing.topic(topic), count, self._backing.clock_us())
         return self._topics.get(topic)
 
     def delete(self, topic: TopicName, count: int) -> Topic:
-        """Delete the `count` highest partitions with their messages; return the topic. InvalidOptionError if none remains."""
+        """Delete the `count` highest partitions, with messages; return the topic. InvalidOptionError if no partition remains."""
         with (log := self._backing.writable_log()).administration:
             delete_partitions(log, self._backing.topic(topic), count)
         return self._topics.get(topic)

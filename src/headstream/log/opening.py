@@ -73,7 +73,7 @@ class _Registry:
                 self.entries.append(entry)
             elif segment_bytes not in (None, entry.log.segment_bytes):
                 raise InvalidOptionError(
-                    f"segment_bytes is {segment_bytes}, but the log is open in this process with {entry.log.segment_bytes}",
+                    f"segment_bytes is {segment_bytes}, but this process already has the log open with {entry.log.segment_bytes}",
                     where=entry.log.root,
                     advice="Omit the option, or close the log first",
                 )

@@ -1,6 +1,6 @@
 """ServerApp: assembles all parts of a server and controls their life cycle: start, ready, drain, stop.
 
-start   log -> users -> threads -> listeners (TCP, HTTP) -> {data}/runtime/current_config.toml: ready
+start   log -> users -> threads -> listeners (TCP, HTTP, QUIC, Kafka) -> {data}/runtime/current_config.toml: ready
 stop    no new connections -> received requests answered -> threads -> log, synced
 """
 

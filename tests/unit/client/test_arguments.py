@@ -78,7 +78,7 @@ WRONG: dict[str, Callable[[Any], object]] = {
     "a key must be bytes, not str": lambda _: hs.Partitioning.key("a"),  # type: ignore[arg-type]
     "partition '2' is not": lambda _: hs.Partitioning.partition("2"),  # type: ignore[arg-type]
     "message id 'zz' is not": lambda _: hs.Message(payload=b"x", id="zz"),  # type: ignore[arg-type]
-    "segment_bytes must be 4096 to 2147483648, not '1MB'": lambda _: hs.connect("memory://", segment_bytes="1MB"),
+    "segment_bytes must be from 4096 to 2147483648, not '1MB'": lambda _: hs.connect("memory://", segment_bytes="1MB"),
     "timeout_ms must be 1 to 3600000 ms, or a timedelta, not 'x'": lambda _: hs.connect(
         "headstream://a:b@127.0.0.1:1", timeout_ms="x"
     ),

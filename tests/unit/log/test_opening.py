@@ -43,7 +43,7 @@ def test_open_directory_shares_one_log_in_a_process(tmp_path: Path) -> None:
 def test_open_directory_refuses_another_segment_size_while_it_is_open(tmp_path: Path) -> None:
     log = open_directory(str(tmp_path), 5000)
     assert open_directory(str(tmp_path)).segment_bytes == 5000
-    with pytest.raises(InvalidOptionError, match="segment_bytes is 6000, but the log is open in this process with 5000"):
+    with pytest.raises(InvalidOptionError, match="segment_bytes is 6000, but this process already has the log open with 5000"):
         open_directory(str(tmp_path), 6000)
     close_log(log)
     close_log(log)

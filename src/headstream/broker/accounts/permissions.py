@@ -78,7 +78,7 @@ class Rights:
             self._check("read users")
 
     def manage_users(self, user_id: int = 0) -> None:
-        """Create, change and delete users; with `user_id`, the operations that users can do for themselves."""
+        """Create, change and delete users. `user_id`: the user who needs no permission for this operation, or 0."""
         if user_id != self._user_id:
             self._check("manage users")
 

@@ -88,7 +88,7 @@ class ScramLogin:
         self.username = ""
 
     def begin(self, message: bytes) -> bytes:
-        """Return the response to the first message; AuthenticationError (42) if it is invalid or requests too many iterations."""
+        """Return the response to the first message; AuthenticationError (42) if the message is invalid."""
         found = _FIRST.fullmatch(_text(message))
         if found is None or "=" in _NAME_ESCAPE.sub(lambda each: "" if each[1] else "=", found[4]):
             raise _invalid("the first SCRAM message is invalid")
@@ -106,7 +106,7 @@ class ScramLogin:
         return reply
 
     def end(self, message: bytes) -> bytes | None:
-        """Return the response to the last message; None if the password is wrong. AuthenticationError (42) if invalid."""
+        """Return the response to the last message; None if the password is wrong. AuthenticationError (42): invalid message."""
         found = _FINAL.fullmatch(_text(message))
         if found is None or self._verifier is None:
             raise _invalid("the final SCRAM message is invalid")

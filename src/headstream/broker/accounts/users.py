@@ -88,7 +88,7 @@ class Users:
         return user_id in self.known
 
     def is_good(self, user_id: int, generation: int, token_id: str = "") -> bool:
-        """Return whether a session or token with a user's generation is still valid; `token_id` is empty for a connection."""
+        """Return whether a session or token from a user's generation is still valid; `token_id` is empty for a connection."""
         return self.generation_of(user_id, generation, token_id) is not None
 
     def generation_of(self, user_id: int, generation: int, token_id: str = "") -> int | None:
@@ -138,7 +138,7 @@ class Users:
         with self._lock:
             self._check_free(name)  # checked again: the name may have been taken during the hashing
             if accounts.last_user_id(self._catalog) >= _MAX_ID:
-                raise refusal(Status.USERS_LIMIT_REACHED, "the user limit is reached", advice="Start a new log")
+                raise refusal(Status.USERS_LIMIT_REACHED, f"all {_MAX_ID} user ids are used", advice="Start a new log")
             kept = _to_bytes(permissions)
             id_ = accounts.insert_user(self._catalog, name, password_hash, is_active, kept, now_us, scram)
             user = _user(UserRecord(id_, name, password_hash, is_active, kept, now_us, scram=scram))
@@ -217,7 +217,7 @@ class Users:
         return user
 
     def verify(self, name: str, password: str) -> User:
-        """Return the user; AuthenticationError: inactive (47), wrong name or password (42). Takes equally long for any name."""
+        """Return the user; AuthenticationError: user inactive (47), name or password wrong (42). Equally slow for any name."""
         user = self.find(name)
         if user is not None:
             self.check_active(user)

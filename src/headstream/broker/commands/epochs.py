@@ -92,7 +92,7 @@ def stage_batch(server: Dispatcher, session: Session, command: StageBatch) -> St
 
 
 def commit_epoch(server: Dispatcher, session: Session, command: CommitEpoch) -> CommittedEpoch:
-    """Append all batches of an epoch, or none if it was committed before; error if a later epoch was committed."""
+    """Append all batches of an epoch; no effect if the epoch is already committed, error if a later epoch is committed."""
     _check_names(command.writer, command.epoch, {batch.part for batch in command.batches})
     _check_owner(server, session, command.writer)  # an epoch without batches is also recorded as the writer's last epoch
     limits = _check_topics(server, session, command.batches)

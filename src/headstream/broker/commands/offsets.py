@@ -42,7 +42,7 @@ def find_consumer_partition(
         is_poll: Whether a group member advances to its next partition.
 
     Raises:
-        NotFoundError: 3007, 3008 (polls only), 5000, 5003, or 5006 if the client is not a member.
+        NotFoundError: there is no such partition (3007, 3008 for polls), group (5000, 5003) or member (5006).
     """
     topic = target.topic
     if is_poll:

@@ -33,7 +33,7 @@ def make_archive(log: Log, compression: SnapshotCompression, types: Collection[S
     """Return an archive (ZIP).
 
     Args:
-        compression: Methods that the standard library does not support (zstd, xz) are replaced with deflate.
+        compression: Deflate is used instead of methods other than store, deflate, bzip2 and lzma.
 
     Raises:
         HeadstreamError: the archive cannot be built (9000).

@@ -6,7 +6,7 @@
 
 Each step is stored before the next step starts. After a crash, the step is repeated. If a copy is found after the recorded end
 offset, the message is not copied again; otherwise the move restarts with the current dead-letter topic, because the previous
-topic may be deleted or reject the copy.
+topic may have been deleted or may reject the copy.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class _Found:
                 self._failed += [step.from_offset] * (step.step is DeliveryStep.FAILED)
 
     def transitions(self, worker: str) -> Iterator[Transition]:
-        """Yield the transitions of applied steps; a restarted group has no finished messages."""
+        """Yield the transitions of applied steps; if a step restarts the group, no message is reported as finished."""
         done = OffsetRanges([] if self.is_sought else self._done)
         if self._begun_until < self._state.begun_until and not self.is_sought:
             done.add(self._begun_until, self._state.begun_until)

@@ -25,8 +25,8 @@ class OpenJournal:
 
     Attributes:
         table: The leases that this process has granted or read; None before the first lease.
-        idle: The partition's end and the order if the last request could lease no message, else None. Nothing is read until the
-            partition grows or the next lease or delay ends.
+        idle: If the last request could lease no message, the partition's end and the request's order; else None. Requests with
+            this order read nothing until the partition grows, or until the next lease or delay ends.
     """
 
     def __init__(self, journal: DeliveryJournal) -> None:

@@ -35,7 +35,7 @@ class Pauses:
         return load_pause(self._backing.log.offsets(record).directory, self._backing.log.files, owner)
 
     def own_state(self, record: TopicRecord, owner: OffsetOwner) -> PauseState:
-        """Return the state of a group for which this process reads, loaded once while it has members; StorageError."""
+        """Return the state of a group for which this process reads, loaded once while the group has members; StorageError."""
         live = self._registry.group(record, owner.name)
         state = self.state(record, owner)
         if state.follow_clock(self._backing.clock_us()):

@@ -83,7 +83,7 @@ class GroupRegistry:
         self._numbers = itertools.count(secrets.randbits(_FIRST_MEMBER_BITS))
 
     def next_member(self) -> int:
-        """Return a member id that no process has used in this log."""
+        """Return a new member id; the probability that an earlier process used this id is negligible."""
         return next(self._numbers)
 
     def group(self, topic: TopicRecord, name: str) -> LiveGroup:

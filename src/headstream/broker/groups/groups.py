@@ -317,7 +317,7 @@ class Groups:
         return GroupInUseError(
             f"group {group!r} of {str(topic)!r} is in use by {holder}",
             where=self._backing.log.root,
-            advice="Close the group's consumers first: their commits would overwrite this offset",
+            advice="Close the group's consumers first",
         )
 
     def _describe(self, record: TopicRecord, name: str, partitions: Iterable[Partition]) -> Group:

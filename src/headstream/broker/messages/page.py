@@ -97,7 +97,7 @@ def read_page(follower: PartitionFollower, place: tuple[int, int], start: int, w
 
     Raises:
         CorruptSendError: the first messages are damaged.
-        HeaderError: the filter cannot be applied to the first examined message and raises errors.
+        HeaderError: the filter raises errors, and cannot be applied to the first examined message.
     """
     page = _Page(wanted)
     states, where = wanted.states, wanted.where

@@ -1,7 +1,6 @@
 """Converts bytes to values or columns and back. Decoders are pure; any input produces a value or a DecodeError.
 
-The kernels (`batch/`, `avro`, `envelopes`) are compiled if a compiler was present at installation, and
-interpreted otherwise; see mode.
+Most modules in `batch/` are compiled if a C compiler was present at installation; otherwise, they run interpreted (mode.py).
 """
 
 from headstream.core.codec import mode

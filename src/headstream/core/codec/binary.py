@@ -154,7 +154,8 @@ def _check_reserved(message: Message, block: bytes) -> None:
         raise HeaderError(f"the header {KEY_HEADER!r} is reserved for the key if it is the first header", advice="Pass a key")
     if not message.payload and block.startswith(_NULL_WHOLE):
         raise HeaderError(
-            f"the header {NULL_HEADER!r} as the first header makes an empty payload null", advice="Pass None as the payload"
+            f"the header {NULL_HEADER!r} must not be the first header if the payload is empty, because it means a null payload",
+            advice="To send a null payload, pass None as the payload",
         )
 
 

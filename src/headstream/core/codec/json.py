@@ -68,7 +68,7 @@ def encode_headers(headers: Headers, *, keep_last: bool = False) -> dict[str, An
                 advice="Use the binary transport, or convert with on_loss='drop', which keeps the last value",
             )
         if value.kind > 255:
-            raise HeaderError(f"the JSON transport has no kind {value.kind_name}", where=f"header {key!r}")
+            raise HeaderError(f"the JSON transport does not support the kind {value.kind_name}", where=f"header {key!r}")
         json_value[key] = {"kind": value.kind_name, "value": base64.b64encode(value.data).decode("ascii")}
     return json_value or None
 

@@ -48,8 +48,8 @@ def choose() -> None:
     """Run all modules interpreted if the environment requests this; EnvironmentSetupError if Python runs without the GIL."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise EnvironmentSetupError(
-            "Headstream cannot run in a free-threaded Python without the GIL",
-            advice="Set PYTHON_GIL=1, or use a Python with the GIL",
+            "Headstream cannot run in free-threaded Python while the GIL is disabled",
+            advice="Set PYTHON_GIL=1, or use a Python build with the GIL",
         )
     if _is_requested():
         sys.meta_path.insert(0, InterpretedFinder())

@@ -4,7 +4,7 @@
     01 | 16 bytes                        a GUID
 
 Serializers of Confluent's clients write these bytes before a payload, or into the headers `__key_schema_id` and
-`__value_schema_id`. As in Confluent's deserializers, a header has precedence. The bytes after an id in a header (the message
+`__value_schema_id`. As in Confluent's deserializers, a header takes precedence. The bytes after an id in a header (the message
 indexes of Protobuf) are skipped.
 """
 

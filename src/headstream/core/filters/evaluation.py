@@ -3,7 +3,7 @@
 A truth value is FALSE, TRUE, UNKNOWN (as in SQL, the result of a comparison with NULL) or FAILED (the result of comparing values
 that cannot be compared, such as a number and a string). AND is FALSE if any part is FALSE, and OR is TRUE if any part is TRUE;
 otherwise the result is the part that is last in the order FALSE, TRUE, UNKNOWN, FAILED. NOT exchanges FALSE and TRUE. FAILED is
-treated like UNKNOWN but has precedence over UNKNOWN, so the result does not depend on the order of evaluation.
+treated like UNKNOWN but takes precedence over UNKNOWN, so the result does not depend on the order of evaluation.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Filter:
         return replace(self, expression=expression, program=compile_expression(expression))
 
     def select(self, stored: BytesLike, count: int, size_bytes: int) -> Matches:
-        """Return matching messages: at most `count` and approximately `size_bytes`, but at least one message."""
+        """Return matching messages: at most `count` and approximately `size_bytes`, but at least one if any message matches."""
         return filter_stored(stored, self.program, count, size_bytes, on_failure=_CODES[self.on_error])
 
     def may_match(self, messages: MessagesSummary) -> bool:

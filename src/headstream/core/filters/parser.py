@@ -43,7 +43,7 @@ ONE_CHARACTER: Final = b"\xfe"
 """The wildcards of a pattern, which are bytes that do not occur in UTF-8."""
 
 _MAX_DEPTH: Final = 64
-"""Maximum nesting depth of parentheses and NOT, which require nested calls of the parser and space on the evaluation stack."""
+"""Maximum nesting depth of parentheses and NOT, which require nested calls to the parser and space on the evaluation stack."""
 _MAX_NAME_BYTES: Final = 255
 _MAX_DIGITS: Final = 40
 _LEAST: Final = -(1 << 127)

@@ -25,7 +25,7 @@ class PollRequest(NamedTuple):
         consumer: The polling consumer; required for `next` and for auto_commit. If a group requests states other than available,
             it receives the states that the messages have for this group.
         auto_commit: Whether to immediately commit the offset after the returned messages for the consumer.
-        where: The filter for messages in these states; None for no filter.
+        where: The filter for messages in `states`; None for no filter.
         until_offset: One past the last offset to examine with a filter; 0 for the partition's end. Ignored for Kafka.
     """
 
@@ -39,7 +39,7 @@ class PollRequest(NamedTuple):
     until_offset: int = 0
 
     def from_offset(self, offset: int, count: int) -> PollRequest:
-        """Return a copy of the request with another start offset."""
+        """Return a copy of the request with a different start offset and count."""
         start, consumer = PollingStrategy.offset(offset), self.consumer
         return PollRequest(start, count, self.states, self.size_bytes, consumer, self.auto_commit, self.where, self.until_offset)
 

@@ -40,7 +40,7 @@ _MAX_PAIRS: Final = 4096
 """Maximum number of pairs of listed values that are compared one by one: 64 times 64."""
 
 _OF_FIELDS: Final = {Field.KEY: ANY_TEXT, Field.SIZE: ValueSummary(has_null=True, numbers=(0, float("inf")))}
-"""Possible values of the fields that are not numbers, for all messages; all other fields are numbers."""
+"""Possible values, in any messages, of the fields that are not numbers; all other fields are numbers."""
 
 
 class MessagesSummary:
@@ -122,7 +122,8 @@ def _compare(test: str, left: ValueSummary, right: ValueSummary) -> int:
     if left.values is not None and right.values is not None and len(left.values) * len(right.values) <= _MAX_PAIRS:
         found |= _bits(compare_values(test, one, other) for one in left.values for other in right.values)
     else:
-        found |= _compare_booleans(test, left, right) | _compare_ranges(test, left, right)
+        found |= _bits(compare_values(test, one, other) for one in left.booleans for other in right.booleans)
+        found |= _compare_ranges(test, left, right)
     if (left.has_nan and right.has_numbers) or (right.has_nan and left.has_numbers):
         found |= _TRUE if test == "<>" else _FALSE
     return found
@@ -135,10 +136,6 @@ def _may_be_incomparable(left: ValueSummary, right: ValueSummary) -> bool:
     ones = (bool(left.booleans), left.has_numbers, left.texts is not None)
     others = (bool(right.booleans), right.has_numbers, right.texts is not None)
     return any(one and other for i, one in enumerate(ones) for k, other in enumerate(others) if i != k)
-
-
-def _compare_booleans(test: str, left: ValueSummary, right: ValueSummary) -> int:
-    return _bits(compare_values(test, one, other) for one in left.booleans for other in right.booleans)
 
 
 def _compare_ranges(test: str, left: ValueSummary, right: ValueSummary) -> int:

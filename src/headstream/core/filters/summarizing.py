@@ -117,7 +117,7 @@ def _upper_bound(text: bytes) -> bytes | None:
 
 
 def _fold(bits: bytes, hashes: int) -> Bloom | None:
-    """Return the smallest Bloom filter with few false positives; None if even the largest filter is useless."""
+    """Return the smallest Bloom filter with few false positives; None if even the largest filter has too many."""
     number, size = int.from_bytes(bits, "little"), len(bits)
     while size > _MIN_BLOOM_BYTES:
         half = size // 2

@@ -28,7 +28,7 @@ MAX_PENDING_RANGES: Final = 20_000
 """Maximum number of ranges of pending messages of a group in one partition: one range between two failing messages."""
 
 MAX_ERROR_BYTES: Final = 255
-"""Maximum stored size of an error's text, bytes: the size of a header value in a topic with limits `iggy`."""
+"""Maximum stored size of an error's text, bytes: the maximum size of a header value in a topic with limits `iggy`."""
 
 MAX_KEPT_ATTEMPTS: Final = 5
 """Number of last attempts of a message that are stored individually: the default number of attempts of a message."""
@@ -129,7 +129,7 @@ class Delivery:
     """An unfinished message of a group that has failed or is in progress.
 
     Args:
-        is_begun: Whether an attempt has begun and not ended: its consumer is processing the message, or was killed.
+        is_begun: Whether an attempt has begun but not ended: its consumer is processing the message, or was killed.
         failed_us: Time of the last failure, microseconds since 1970 UTC; 0 if there is none.
         delay_us: How long the message waits after the last failure, microseconds.
         reason: Why the message is dead-lettered; empty while it can still be attempted.
@@ -182,9 +182,9 @@ class Retry:
         delay: Delay before the second attempt, as a string (`1s`), a timedelta or microseconds; doubled per attempt, up to
             `max_delay`.
         order: Which messages wait while a failed message is retried: all later messages of its `partition`, later messages of its
-            `key`, or none (`skip`). The default is `partition`; for a consumer with `mode="shared"` it is `skip`.
+            `key`, or no message (`skip`). The default is `partition`; for a consumer with `mode="shared"` it is `skip`.
         pause: How long the group is paused if too many of its attempts fail, a duration like `delay`; None disables pauses.
-        pause_share: The share of failures among the last `pause_attempts` attempts that pauses the group, above 0 and at most 1.
+        pause_share: The group is paused at this share of failures among the last `pause_attempts` attempts; above 0, at most 1.
         pause_attempts: Number of last attempts that are evaluated; before this number of attempts, the group is not paused.
 
     Raises:

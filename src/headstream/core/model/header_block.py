@@ -148,7 +148,9 @@ class _BinaryLayout:
                 parts += (_NAMES.get(key) or _encode_key(key), _HEADER_END.pack(value.kind, len(data)), data)
         except struct.error:
             raise HeaderError(
-                f"the binary transport has no kind {value.kind_name}", where=f"header {key!r}", advice="Send its bytes as raw"
+                f"the binary transport does not support the kind {value.kind_name}",
+                where=f"header {key!r}",
+                advice="Send its bytes as raw",
             ) from None
         return b"".join(parts)
 

@@ -97,7 +97,7 @@ class LeaseRequest:
         attempts: Number of attempts after which a message whose lease ends fails permanently; None sets no limit.
         order: SKIP, or KEY: later messages of a key wait for earlier messages.
         partitions: Partitions to lease from, in order of preference; empty for all.
-        starts: Partition -> the offset where a group without a committed offset begins; 0 if missing or past the end.
+        starts: Partition -> the offset where a group without a committed offset begins; 0 if missing here, or past the end.
         deferred: Offsets of deferred messages to lease; `partitions` must then contain exactly one partition.
     """
 

@@ -18,7 +18,7 @@ _CATALOG_NAME: Final = re.compile(r"[^\W\d][\w{}]*(?:\.[\w{}]+){2}|\{\w+\}\.\{\w
 
 
 def find_path_problem(text: str, *, is_table: bool = False) -> tuple[str, str] | None:
-    """Return a path's fault and advice, or None if the path is local."""
+    """Return the reason why a path cannot be used, and advice; None if the path is local."""
     found = _SCHEME.match(text)
     if found is not None:
         scheme = found[1].lower()
@@ -37,7 +37,7 @@ def find_path_problem(text: str, *, is_table: bool = False) -> tuple[str, str] |
 
 
 def parse_local_path(text: str, *, is_table: bool = False) -> str:
-    """Return the local path in a string or a file:// URL; InvalidOptionError if find_path_problem() finds a fault."""
+    """Return the local path in a string or a file:// URL; InvalidOptionError if find_path_problem() finds a problem."""
     if text[:5].lower() == "file:":
         parts = urlsplit(text)
         path = unquote(parts.path)

@@ -13,12 +13,12 @@ from headstream.errors import InvalidInputError
 MAX_REASON_BYTES: Final = 1000
 MAX_AUTHOR_BYTES: Final = 255
 MAX_STATE_OFFSETS: Final = 10_000
-"""Limits per state change: bytes of the reason and of the author's name, and messages, which are synced together."""
+"""Limits per state change: bytes of the reason and of the author's name, and number of messages, which are synced together."""
 _MAX_ID: Final = (1 << 128) - 1
 
 
 class MessageState(enum.IntEnum):
-    """The state of a stored message; codes are as in Iggy.
+    """The state of a stored message, with Iggy's codes.
 
     A code unknown to this version, from 0 to 255, is a member with a generated name: `MessageState(99).name` is "unknown(99)".
     Iteration over MessageState does not include such members.

@@ -13,7 +13,7 @@ _MAX_PARTITION = (1 << 32) - 1
 
 
 class PartitioningKind(enum.IntEnum):
-    """The three ways to choose a partition; codes are as in Iggy."""
+    """The three ways to choose a partition, with Iggy's codes."""
 
     BALANCED = 1
     PARTITION_ID = 2

@@ -18,7 +18,7 @@ MAX_PAUSE_US: Final = 24 * 3_600_000_000
 
 
 class PauseRule(NamedTuple):
-    """The number of failures among a group's last attempts that pauses the group, and the length of the pause in microseconds."""
+    """A group is paused for `pause_us` microseconds after `failures` failures among its last `attempts` attempts."""
 
     failures: int
     attempts: int
@@ -28,8 +28,8 @@ class PauseRule(NamedTuple):
         """Return the rule; InvalidOptionError if a value is out of range."""
         if not 1 <= self.failures <= self.attempts <= MAX_PAUSE_ATTEMPTS:
             raise InvalidOptionError(
-                f"the group cannot be paused after {self.failures} failures of {self.attempts} attempts",
-                advice=f"Set pause_attempts to 1 to {MAX_PAUSE_ATTEMPTS}, and pause_share above 0 and at most 1",
+                f"a pause after {self.failures} failures among {self.attempts} attempts is not possible",
+                advice=f"Set pause_attempts to a value from 1 to {MAX_PAUSE_ATTEMPTS}, and pause_share above 0 and at most 1",
             )
         if not 1 <= self.pause_us <= MAX_PAUSE_US:
             raise InvalidOptionError(f"the pause of a group must be 1 us to 24 h, not {self.pause_us} us")

@@ -15,7 +15,7 @@ _MAX_VALUE: Final = (1 << 64) - 1
 
 
 class PollingKind(enum.IntEnum):
-    """The five starting points of a poll; codes are as in Iggy."""
+    """The five starting points of a poll, with Iggy's codes."""
 
     OFFSET = 1
     TIMESTAMP = 2
@@ -86,7 +86,7 @@ class PollingStrategy:
 
 
 class ConsumerKind(enum.IntEnum):
-    """Kinds of offset owners; codes are as in Iggy."""
+    """Kinds of offset owners, with Iggy's codes."""
 
     CONSUMER = 1
     GROUP = 2

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 MAX_PRODUCER_ID: Final = (1 << 63) - 1
 MAX_EPOCH: Final = (1 << 15) - 1
 SEQUENCES: Final = 1 << 31
-"""Number of sequences: 0 follows the greatest."""
+"""Number of sequences; sequence 0 follows the greatest sequence."""
 
 _COUNTER_BITS: Final = 43
 """The low bits of an id: a unique number, about the milliseconds since 1970 (until the year 2248)."""

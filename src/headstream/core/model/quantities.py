@@ -57,7 +57,7 @@ def parse_duration_us(spelled: str | int | timedelta, *, plain_unit: str | None 
         plain_unit: The unit of a number without a unit, as in DURATION_UNITS_US; None rejects such numbers.
 
     Raises:
-        InvalidInputError: the value is not a duration, is negative, or exceeds 2^63 microseconds.
+        InvalidInputError: the value is not a duration, is negative, or exceeds 2^63 - 1 microseconds.
     """
     if isinstance(spelled, timedelta):
         total = Fraction(spelled // timedelta(microseconds=1) * 1000)

@@ -71,6 +71,6 @@ def check_unreserved(headers: Headers) -> Headers:
         if is_reserved(name):
             raise HeaderError(
                 f"the header {name!r} is reserved",
-                advice="Names that begin with 'hs.' are Headstream's own; pass a key as key=, a null payload as None",
+                advice="Names that begin with 'hs.' are Headstream's own; pass a key as key=, and a null payload as payload=None",
             )
     return headers

@@ -166,7 +166,7 @@ def check_legal_hold(name: object, legal_hold: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create, with 0 to 1000 partitions."""
+    """A topic to create. Only Iggy clients can create a topic without partitions: check() requires 1 to 1000."""
 
     name: TopicName
     partitions: int

@@ -256,7 +256,7 @@ class Command(Record, Generic[_R]):
         return reader.remaining
 
     def validate(self) -> None:
-        """Check everything that does not depend on the server's state, after decoding; the `status` of an error is set."""
+        """Check the decoded fields, as far as the server's state is not needed; an error has a `status`."""
 
     @classmethod
     def encode_reply(cls, value: _R) -> bytes:

@@ -25,10 +25,11 @@ class UserRecord:
 
     Args:
         id: From 1; 1 is root.
-        password_hash: Created by broker.passwords.
+        password_hash: Created by broker.accounts.passwords.
         permissions: The user's permissions; None grants only the rights that all users have.
         generation: Increases when earlier logins become invalid, because the password is changed or the user is deactivated.
-        scram: Verifiers of the password, created by broker.accounts.scram; None until the first SCRAM login.
+        scram: Verifiers of the password, created by broker.accounts.scram; None until the next password login
+            or password change at a server with a Kafka listener.
     """
 
     id: int

@@ -93,7 +93,7 @@ class Catalog:
         version = self._version()
         if version > VERSION:
             raise LogVersionError(
-                f"the catalog has version {version}, but this version of Headstream reads {VERSION}",
+                f"the catalog has version {version}, but this version of Headstream reads versions up to {VERSION}",
                 where=self._where,
                 advice="Use the Headstream version that wrote the catalog, or a newer version",
             )

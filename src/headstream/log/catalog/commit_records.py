@@ -87,7 +87,10 @@ def claim_writer(catalog: Catalog, writer: str, owner: int, before: int | None, 
 
 
 def forget_commits(catalog: Catalog, prefix: str, before_us: int) -> None:
-    """Delete records older than `before_us` of one-time writers (names with a prefix), and owners without later commits."""
+    """Delete commits of one-time writers (names with a prefix), and owners of these writers and of writers without commits.
+
+    Only rows from before `before_us` are deleted, and no pending commit.
+    """
     with catalog.transaction(()):
         catalog.change(
             "DELETE FROM writers WHERE claimed_us < ? "

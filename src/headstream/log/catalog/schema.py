@@ -14,7 +14,7 @@
     11   topics.kafka_headers                                       before: none
 
 A writer migrates an older database when it opens the database; until then, readers use the value under `before` for missing
-columns. A reader queries the version each time, because a writer can migrate between two queries.
+columns. A reader queries the version before each read, because a writer can migrate the database between two reads.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ class Backup:
             topics = list(topics_of(catalog.snapshot()))
             partitions = {topic.number: topic.partitions_created_us for topic in topics}
             for topic in topics:
-                self._copy_offsets(topic)
+                self._copy_directory(f"{topic_directory('', topic.stream_number, topic.number)}/{OFFSETS_NAME}")
             commits = catalog.select(_COMMITS, since=5)
         finally:
             catalog.close()
@@ -243,10 +243,6 @@ class Backup:
                     put_states(catalog, topic, number, [change])
 
     # -- files ----------------------------------------------------------------------------------------------
-
-    def _copy_offsets(self, topic: TopicRecord) -> None:
-        relative = topic_directory("", topic.stream_number, topic.number)
-        self._copy_directory(f"{relative}/{OFFSETS_NAME}")
 
     def _copy_directory(self, relative: str) -> None:
         """Copy the files in a directory; skip files that are removed meanwhile."""

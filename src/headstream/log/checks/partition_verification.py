@@ -92,5 +92,9 @@ def _unknown_files(directory: str, names: list[str]) -> Iterator[LogFinding]:
             )
         elif name != PRODUCERS_NAME and ((match := _FILE_NAME.fullmatch(name)) is None or int(match[1]) > MAX_BASE_OFFSET):
             yield LogFinding(
-                FindingKind.FILE_UNKNOWN, path, "a file that is not part of a log", "Move it out of the log", is_damage=False
+                FindingKind.FILE_UNKNOWN,
+                path,
+                "a file that is not part of a log",
+                "Move the file out of the log",
+                is_damage=False,
             )

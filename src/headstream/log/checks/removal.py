@@ -79,7 +79,7 @@ def _check_holds(root: str) -> None:
 
 
 def _check(root: str, files: Files, beside: Collection[str]) -> list[str]:
-    """Return the names in a directory; NotALogError if a log does not use one of the names."""
+    """Return the names in a directory; NotALogError if it contains other files, or neither marker nor lock."""
     names = files.list_names(root) or []
     strange = sorted(set(names) - {*_FILES, *_DIRECTORIES, LOCK_NAME, *beside})
     if strange:

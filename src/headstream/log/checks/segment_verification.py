@@ -66,7 +66,9 @@ def verify_seal(
         what = f"the next segment must begin at offset {begin}, but the next segment on the disk begins at {next_base}"
         yield LogFinding(FindingKind.GAP, path, what, _RESTORE_SEGMENTS, from_offset=begin, until_offset=next_base)
     elif begin > next_base:
-        yield LogFinding(FindingKind.TAIL, path, MERGED, "No action is required: the next writer removes it", is_damage=False)
+        yield LogFinding(
+            FindingKind.TAIL, path, MERGED, "No action is required: the next writer removes the merged segment", is_damage=False
+        )
 
 
 _ENTRIES_AT_ONCE: Final = 2048

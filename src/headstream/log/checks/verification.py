@@ -37,6 +37,7 @@ from headstream.log.system.findings import QUARANTINE_MARK, FindingKind, LogFind
 
 _UNREADABLE: Final = (CorruptLogError, InvalidInputError, ValueError, KeyError)
 """Errors that reading a catalog raises if SQLite finds no fault but names or numbers are invalid."""
+_REMOVE: Final = "Remove the directory when you no longer need it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Verification:
             yield catalog
             return
         try:
-            yield from self._check_catalog(catalog)
+            yield from map(self._catalog_finding, catalog.find_problems())
             partitions = list(self._partitions(catalog.snapshot()))
             for partition in partitions:
                 yield from self._check_partition(partition, catalog, on_bytes)
@@ -131,10 +132,6 @@ class Verification:
         return LogFinding(
             FindingKind.CATALOG, f"{self._root}/{CATALOG_NAME}", what, "Restore the file from a copy; the messages are unaffected"
         )
-
-    def _check_catalog(self, catalog: Catalog) -> Iterator[LogFinding]:
-        for problem in catalog.find_problems():
-            yield self._catalog_finding(problem)
 
     # -- directories ------------------------------------------------------------------------------------------
 
@@ -215,13 +212,13 @@ class Verification:
                 path = f"{streams}/{stream}/{topic}"
                 if QUARANTINE_MARK in topic:
                     what = "a topic directory that was renamed because the catalog did not contain the topic"
-                    yield LogFinding(FindingKind.FILE_SET_ASIDE, path, what, "Remove it when no longer needed", is_damage=False)
+                    yield LogFinding(FindingKind.FILE_SET_ASIDE, path, what, _REMOVE, is_damage=False)
                 elif path not in known:
                     yield LogFinding(
                         FindingKind.DIRECTORY_UNKNOWN,
                         path,
                         "a topic directory that is not in the catalog: left by an interrupted deletion or creation",
-                        "Remove the directory when you no longer need it",
+                        _REMOVE,
                         is_damage=False,
                     )
 

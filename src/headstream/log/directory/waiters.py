@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
 _NOTIFIED_CHECK_S: Final = 1.0
-"""Polling interval of waiters that are notified, because a network file system does not report another machine's writes."""
+"""Polling interval of waiters with notification, seconds: a network file system does not report another machine's writes."""
 
 _FIRST_CHECK_S: Final = 0.001
 _LAST_CHECK_S: Final = 0.02

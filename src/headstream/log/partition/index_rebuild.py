@@ -86,7 +86,7 @@ class IndexRebuild:
         self._path = segment_path(directory, base, INDEX_SUFFIX)
 
     def run(self) -> list[Action]:
-        """Rebuild the index if the messages prove it; return the actions taken."""
+        """Rebuild the index if the messages prove every missing entry; return the actions taken."""
         data = self._files.open_read(self._data_path)
         if data is None:
             return []

@@ -40,7 +40,7 @@ def rebuild_missing_indexes(directory: str, names: list[str], files: Files) -> l
 
 
 def _is_stray(directory: str, base: int, generations: list[int], before: int, files: Files) -> bool:
-    """Return whether a .log without an index does not belong to the log: the previous segment is complete and ends elsewhere."""
+    """Return whether a .log without an index is not part of the log: the previous, complete segment ends at another offset."""
     if generations != [0]:
         return False
     file = files.open_read(segment_path(directory, base, LOG_SUFFIX))

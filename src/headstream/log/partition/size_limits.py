@@ -19,7 +19,7 @@ _MAX_SEGMENT_BYTES: Final = 2 << 30
 def check_segment_bytes(segment_bytes: int) -> int:
     """Return the segment size; InvalidOptionError if it is not between 4 KiB and 2 GiB."""
     if not isinstance(segment_bytes, int) or not _MIN_SEGMENT_BYTES <= segment_bytes <= _MAX_SEGMENT_BYTES:
-        allowed = f"{_MIN_SEGMENT_BYTES} to {_MAX_SEGMENT_BYTES}"
+        allowed = f"from {_MIN_SEGMENT_BYTES} to {_MAX_SEGMENT_BYTES}"
         raise InvalidOptionError(f"segment_bytes must be {allowed}, not {segment_bytes!r}")
     return segment_bytes
 

@@ -20,7 +20,7 @@ SYNC_INTERVAL_S: Final = 1.0
 
 _GATHER_PAUSE_S: Final = 0.005
 _GATHERING_S: Final = 0.02
-"""A sync waits until all recent senders have written too, no sender arrived for _GATHER_PAUSE_S, or _GATHERING_S have passed."""
+"""A sync starts when all recent senders have written, after a pause of _GATHER_PAUSE_S between senders, or after _GATHERING_S."""
 
 
 def closed_error(directory: str, failure: str | None) -> PartitionClosedError:
@@ -98,7 +98,7 @@ class IntervalSyncer:
         self._thread: threading.Thread | None = None
 
     def add(self, sync: Callable[[], object]) -> None:
-        """Schedule one call of a sync function within an interval; the function must record a failure itself."""
+        """Schedule one call to a sync function within an interval; the function must itself record a failure."""
         with self._lock:
             self._waiting.add(sync)
             if self._thread is None and not self._stop.is_set():

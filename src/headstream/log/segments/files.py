@@ -35,7 +35,7 @@ _ADVICE: Final = {
 
 _UNSETTLED: Final = itertools.count(1)
 _TICK_NS: Final = 20_000_000
-"""Nanoseconds, longer than a tick of the system clock (10 ms at most), which sets a directory's modification time."""
+"""Longer than a tick (at most 10 ms) of the system clock, which sets a directory's modification time; nanoseconds."""
 
 
 def storage_error(error: OSError, action: str, path: str) -> StorageError:

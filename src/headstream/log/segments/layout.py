@@ -182,7 +182,7 @@ def encode_seal(seal: Seal, base_offset: int) -> bytes:
 
 
 def decode_seal(data: bytes | bytearray | memoryview, base_offset: int) -> Seal | None:
-    """Return the seal in 32 bytes; None if the bytes are not a valid seal."""
+    """Decode a seal from its 32 bytes; None if the bytes are not a valid seal."""
     position, size, relative, count, timestamp, checksum, check = _ENTRY.unpack(data)
     if size or count or timestamp or checksum or relative == 0:
         return None
@@ -203,7 +203,7 @@ def sum_counts(entries: memoryview) -> int:
 
 
 def decode_entry(data: bytes | bytearray | memoryview, base_offset: int) -> IndexEntry | None:
-    """Return the entry in 32 bytes; None if the bytes are invalid (torn, altered or from a different file)."""
+    """Decode an entry from its 32 bytes; None if the bytes are invalid (torn, altered or from a different file)."""
     position, size, relative, count, timestamp, checksum, check = _ENTRY.unpack(data)
     if count == 0 or size == 0 or check != crc32c(data[: INDEX_ENTRY_BYTES - _CHECK.size], base_offset & 0xFFFFFFFF):
         return None

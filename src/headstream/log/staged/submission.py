@@ -23,11 +23,11 @@ from headstream.log.staged.staging import MANIFEST_SUFFIX, TAKEN_SUFFIX, Manifes
 _FIRST_CHECK_S: Final = 0.001
 _LAST_CHECK_S: Final = 0.02
 _TAKEN_WAIT_FACTOR: Final = 4
-"""Factor that extends the wait for a commit that another process is appending, because it cannot be withdrawn."""
+"""Factor that extends the wait for a commit that another process is appending: such a commit cannot be withdrawn."""
 
 
 def is_committed(directory: str, writer: str, epoch: int) -> bool:
-    """Return whether an epoch of a writer, or a later epoch, is in the log or submitted."""
+    """Return whether an epoch of a writer, or a later epoch, is submitted or in the log in a directory."""
     log = open_directory(directory)
     try:
         return is_submitted(log, writer, epoch)
@@ -36,7 +36,7 @@ def is_committed(directory: str, writer: str, epoch: int) -> bool:
 
 
 def is_submitted(log: Log, writer: str, epoch: int) -> bool:
-    """Return whether an epoch of a writer, or a later epoch, is in an open log or submitted."""
+    """Return whether an epoch of a writer, or a later epoch, is submitted or in an open log."""
     return _is_done(log.commits.outcome(writer), epoch) or _is_in_inbox(log, writer, epoch)
 
 
@@ -65,7 +65,9 @@ def commit_staged(
         LogLockedError: the process that holds the lock does not append; the commit is withdrawn, nothing is in the log.
         InvalidInputError: the batches cannot be appended, for example because a topic was deleted or a later epoch of the writer
             is committed; no message is in the log.
-        StorageError: the operating system reported an error; the log's next writer completes the commit.
+        StorageError: the operating system reported an error, or the commit was taken but not appended in time; the log's next
+            writer completes the commit.
+        CorruptLogError: the log's writer could not read the manifest.
     """
     log = open_directory(directory)
     try:

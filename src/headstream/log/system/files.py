@@ -9,7 +9,7 @@ Every write names a byte position instead of appending, so that the next write o
 
 For large files, space is reserved after the end if the system supports this: writes become a sixth cheaper, and files that grow
 in parallel are less fragmented. The file size, which recovery uses, is unchanged. Written bytes are flushed early; otherwise, the
-sync at a segment's end would wait for 256 MB and block appends.
+sync at a segment's end would write 256 MB at once and block appends.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     defaults  <  file (TOML)  <  variables in a file (.env)  <  environment variables  <  command line
 
-IGGY_TCP_ADDRESS and HEADSTREAM_TCP_ADDRESS set `tcp.address`; HEADSTREAM_TCP_ADDRESS has precedence. HEADSTREAM_MAX_CONNECTIONS
-sets `headstream.max_connections`. Values are numbers, `true`, `false` and `[a,b]` for lists. Other variables with these prefixes,
-such as HEADSTREAM_URL, are ignored. A variable that starts with a section's name but names no key is rejected like an unknown key
-in the file.
+IGGY_TCP_ADDRESS and HEADSTREAM_TCP_ADDRESS set `tcp.address`; HEADSTREAM_TCP_ADDRESS takes precedence.
+HEADSTREAM_MAX_CONNECTIONS sets `headstream.max_connections`. Values are numbers, `true`, `false` and `[a,b]` for lists. Other
+variables with these prefixes, such as HEADSTREAM_URL, are ignored. A variable that starts with a section's name but names no key
+is rejected like an unknown key in the file.
 """
 
 from __future__ import annotations

@@ -60,7 +60,9 @@ class TokenSettings:
                 advice=f"Use {least} random bytes",
             )
         if self.expiry_s < 1 or self.not_before_s < 0 or self.clock_skew_s < 0:
-            raise InvalidInputError("access_token_expiry must be at least 1 s, and no time negative", where="http.jwt")
+            raise InvalidInputError(
+                "access_token_expiry must be at least 1 s; not_before and clock_skew must not be negative", where="http.jwt"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

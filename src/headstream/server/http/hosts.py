@@ -41,7 +41,7 @@ from headstream.server.network.addresses import Address
 from headstream.server.reporting.logs import note
 
 HEALTH_PATH: Final = "/health"
-"""Answered for any host name, because load balancers choose the name, and the reply contains no data of the log."""
+"""Path that is answered for any host name: load balancers choose the name, and the reply contains no data of the log."""
 
 _HTTP_1_1: Final = (1, 1)
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[\w.~%-]+)?\]|[^\s:/?#@\[\]\\]+)(?::(\d{0,5}))?")

@@ -122,7 +122,7 @@ _FEW_MESSAGES: Final = 20
 _QUICK: Final = codes_where(lambda row: row.is_quick)
 
 _QUICK_BYTES: Final = 128 << 10
-"""Memory reserved for reading a few messages."""
+"""Memory reserved for reading a few messages, bytes."""
 
 _JSON_GROWTH: Final = 2
 """Minimum factor by which JSON enlarges messages."""
@@ -432,5 +432,5 @@ class HttpServer:
         methods = sorted({*find_methods(path), *self.pages.find_methods(path), *self._views.find_methods(path)})
         if not methods:
             return NOT_FOUND
-        reply = text_reply(405, f"{path} takes {', '.join(methods)}", Status.INVALID_COMMAND)
+        reply = text_reply(405, f"{path} supports only {', '.join(methods)}", Status.INVALID_COMMAND)
         return reply._replace(headers={"Allow": ",".join(methods)})

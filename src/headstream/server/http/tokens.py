@@ -134,7 +134,7 @@ class AccessTokens:
             raise _refused("a revoked access token")
         generation = self._users.generation_of(claims.user_id, claims.generation, claims.token_id)
         if generation is None:
-            raise _refused("an access token of a user that was deleted, is inactive or changed the password")
+            raise _refused("an access token of a user who was deleted, is inactive or has changed the password")
         return claims._replace(generation=generation)
 
     def revoke(self, claims: Claims) -> None:

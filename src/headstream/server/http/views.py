@@ -36,7 +36,7 @@ from headstream.server.http.routes import OpenClient, ViewRequest
 from headstream.server.iggy.fast_path.traffic import Traffic
 
 VIEW_BYTES: Final = 8 << 20
-"""Memory reserved for a view: twice the size of the messages that the view reads."""
+"""Memory reserved for a view, bytes: twice the size of the messages that the view reads."""
 
 
 class View(NamedTuple):

@@ -225,7 +225,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def check(self, now_s: float) -> None:
-        """Close if receiving a request, sending responses, or the login has timed out."""
+        """Close the connection if a request, its responses or the login took too long."""
         pending = self._frames.pending_bytes
         if (
             not pending

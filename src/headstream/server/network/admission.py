@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 _PERMITS_PER_ROUND: Final = 4
-"""About a millisecond of the event loop; a connection, a refused request or a log line takes 0.1 to 0.4 ms."""
+"""Permits per round: about a millisecond of the event loop. A connection, a refused request or a log line takes 0.1 to 0.4 ms."""
 
 HANDSHAKE_COST: Final = 4
 """Permits for a handshake of TLS or QUIC, which takes a few milliseconds, mostly for the signature."""

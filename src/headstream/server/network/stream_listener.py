@@ -148,7 +148,7 @@ class StreamListener(Generic[_C]):
                 await asyncio.sleep(0)
 
     def _interval_s(self) -> float:
-        """Return the time until the next call of _check(), seconds."""
+        """Return the time until the next call to _check(), seconds."""
         return self._check_s
 
     async def _check(self, now_s: float) -> None:

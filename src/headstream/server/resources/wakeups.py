@@ -23,7 +23,7 @@ class Wakeups:
         self.due: deque[Callable[[], None]] = deque()
 
     def notify(self, callback: Callable[[], None]) -> None:
-        """Schedule a call of `callback`, which answers a wait that is over, in the event loop; thread-safe."""
+        """Schedule a call to `callback`, which answers a wait that is over, in the event loop; thread-safe."""
         if threading.get_ident() == self._thread:
             if not self.due:
                 self._loop.call_soon(self.run)  # for appends of handlers that do not call run()

@@ -4,7 +4,7 @@ scans       requests that read many partitions: two threads, users round robin, 
 work        requests that wait for a disk, change directories, or are large enough for another core
 passwords   password hashing, which takes tens of milliseconds of processor time and can be requested by any client: separate
             threads, half the number of cores, so that the event loop has a core. Users and addresses are served round robin,
-            with one request per connection at a time; requests above a few seconds of pending work are refused. The threads
+            with one request per connection at a time; requests above about 13 s of pending work are refused. The threads
             have normal priority, because a low-priority thread that holds the interpreter's lock could block all threads
 """
 
@@ -28,7 +28,7 @@ _WORK_THREADS: Final = 64
 _MOST_PASSWORDS: Final = 256
 """Maximum pending requests per password thread; at about 50 ms per request, later clients would time out."""
 _RETRY_S: Final = 10
-"""Time after which rejected clients should retry, seconds; the pending requests are then done."""
+"""Time after which rejected clients should retry, seconds; most of the pending requests are then done."""
 
 _SCAN_THREADS: Final = 2
 """Each thread competes with the event loop for the GIL; with two threads, one long list does not delay all other lists."""

@@ -151,5 +151,5 @@ def test_a_revoked_token_is_refused_and_remembered_for_as_long_as_it_could_be_sh
 
 def test_a_token_of_an_earlier_generation_of_its_user_is_refused() -> None:
     for generation in (2, 4):
-        with pytest.raises(AuthenticationError, match="deleted, is inactive or changed the password"):
+        with pytest.raises(AuthenticationError, match="deleted, is inactive or has changed the password"):
             make().verify(make().issue(1, generation).token)

@@ -346,7 +346,7 @@ def decode_batch(batch: BytesLike) -> memoryview | int:
 
 
 def encode_batches(stored: BytesLike, count: int, partition: int, head: int = 0) -> bytearray:
-    """Convert stored messages to one batch, or several if their times are too far apart; `head` undefined bytes precede them.
+    """Convert stored messages to one batch, or several if their times are too far apart, after `head` undefined bytes.
 
     The client numbers partitions from 0. DecodeError if a message is malformed, or if there are more than `count` messages.
     """

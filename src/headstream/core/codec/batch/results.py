@@ -106,7 +106,7 @@ class Columns:
         offset: int64.
         timestamp: int64, microseconds since 1970 UTC.
         state: uint8.
-        checksum: uint32, the CRC-32 of the payload that the message carries.
+        checksum: uint32, the payload's CRC-32 as stored in the message.
         id_data: The ids of the messages as UUIDs of 36 characters, contiguous.
         headers_data: Header blocks without the reserved headers, or VARIANT values.
         repeated: uint8, 1 if a key repeats among a message's headers.

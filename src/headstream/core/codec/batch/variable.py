@@ -22,7 +22,7 @@ else:
 @cython.exceptval(check=False)
 @cython.nogil
 def _check_offsets(offsets: cython.p_const_uchar, count: cython.longlong, size: cython.longlong) -> cython.longlong:
-    """Return the number of the first value whose offsets descend or exceed `size`, or -1."""
+    """Return the number of the first value whose offsets decrease or exceed `size`, or -1."""
     i: cython.longlong
     for i in range(count):
         if c.load32(offsets, 4 * i) > c.load32(offsets, 4 * (i + 1)) or c.load32(offsets, 4 * (i + 1)) > size:
@@ -42,7 +42,7 @@ def check_variable(name: str, column: VariableColumn, count: int, size: int | No
     with cython.nogil:
         wrong = _check_offsets(p, values, limit)
     if wrong >= 0:
-        raise InvalidInputError(f"{name}: the offsets of value {wrong} do not ascend within {limit} bytes")
+        raise InvalidInputError(f"{name}: the offsets of value {wrong} decrease or exceed the data size of {limit} bytes")
 
 
 def check_lists(count: int, lists: VariableColumn, keys: VariableColumn, values: VariableColumn) -> int:

@@ -1,6 +1,6 @@
 """Converts a message to another dialect, and plans the losses.
 
-    plan_conversion(message, to="kip82")                     returns the losses, and the values that change their kind
+    plan_conversion(message, to="kip82")                     returns the losses, and the values whose kind changes
     convert(message, to="kip82")                             returns the message in the dialect; a loss raises an error
     convert(message, to="kip82", on_loss=("text", "drop"))   applies the first policy that has a remedy for a loss
 

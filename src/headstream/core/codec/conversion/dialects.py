@@ -14,7 +14,7 @@ from headstream.core.codec.conversion.fields import Capabilities, find_in_fields
 from headstream.core.codec.conversion.findings import DROPPED, Finding, OnLoss, choose, policies_of
 from headstream.core.codec.conversion.values import fit_iggy, fit_kip82, fit_wide
 from headstream.core.codec.dialect_modules import DIALECT_MODULES
-from headstream.core.codec.kafka import KafkaRecord, encode_record
+from headstream.core.codec.kafka import encode_record
 from headstream.core.codec.kip82 import LENIENT, decode_set, down_convert, encode_message, from_message, to_message
 from headstream.core.model.headers import Headers
 from headstream.core.model.identifiers import format_message_id
@@ -37,7 +37,7 @@ def plan_conversion(message: Message, *, to: str) -> tuple[Finding, ...]:
     convert() raises an error for a message if and only if its plan has a loss.
 
     Args:
-        message: The message that is to be converted.
+        message: The message to convert.
         to: One of DIALECTS.
 
     Returns:
@@ -233,10 +233,6 @@ def _write_row(messages: Sequence[Message]) -> dict[str, Any]:
     }
 
 
-def _write_kafka(messages: Sequence[Message]) -> KafkaRecord:
-    return encode_record(only(messages, "kafka"))
-
-
 def only(messages: Sequence[Message], dialect: str) -> Message:
     """Return the only message, for a dialect of single messages; InvalidInputError if there is not exactly one message."""
     if len(messages) != 1:
@@ -272,7 +268,7 @@ DIALECTS: Final[dict[str, Dialect]] = {
             _write_kip82_old(0),
             _read_kip82,
         ),
-        Dialect(Capabilities("kafka", fit_wide, reserved="all"), _write_kafka, None),
+        Dialect(Capabilities("kafka", fit_wide, reserved="all"), lambda messages: encode_record(only(messages, "kafka")), None),
         Dialect(Capabilities("row", fit_wide, reserved=None), _write_row, None),
     )
 }

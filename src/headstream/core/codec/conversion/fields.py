@@ -41,7 +41,8 @@ class Capabilities:
         stored: The dialect's fields besides payload and headers: any of key, id, offset, timestamp, micros, state, checksum.
         reserved: How the dialect reads reserved names. `first`: hs.key or hs.null is the key or null payload if it comes first.
             `any`: hs.key or hs.null is the key or null payload in any position. `carried`: a header such as hs.id is the
-            field of this name if it comes first. `all`: every name with hs. except hs.timestamp is reserved. None: no name.
+            field of this name if it comes first. `all`: every name that begins with hs., except
+            hs.timestamp, is reserved. None: no name is reserved.
     """
 
     name: str

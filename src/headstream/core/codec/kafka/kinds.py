@@ -75,7 +75,7 @@ def decode_values(headers: Iterable[KafkaHeader], kinds: bytes | None) -> list[t
 
 
 def kinds_of(keys: list[str], kinds: bytes) -> list[str | None]:
-    """Return the kind of each header in `hs.kinds`; None if the key is not listed, or is listed with another number of kinds."""
+    """Return the kind of each header in `hs.kinds`; None if the key is missing, or has a different number of kinds."""
     kinds_by_key = parse_kinds(kinds)
     counts: dict[str, int] = {}
     for key in keys:

@@ -188,7 +188,7 @@ def _check_snappy_size(data: bytes, max_bytes: int) -> int:
         if byte < 0x80:
             break
     if size > max_bytes:
-        raise ValueError(f"the data declares {size} decompressed bytes, which exceed the limit")
+        raise ValueError(f"the data declares a decompressed size of {size} bytes, which exceeds the limit")
     return size
 
 

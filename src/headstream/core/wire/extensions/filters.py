@@ -100,7 +100,7 @@ class CountedSegments(Record):
 
 @dataclass(frozen=True, slots=True)
 class CountSegments(TopicCommand[CountedSegments]):
-    """Return how much of a topic a filter reads, and how much it skips because of segments' times and header summaries."""
+    """Return how much of a topic a filter reads, and how much it skips because of the segments' times and summaries."""
 
     code = Code.COUNT_SEGMENTS
     reply = one(CountedSegments)

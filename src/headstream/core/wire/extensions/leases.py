@@ -60,13 +60,13 @@ class LeaseMessages(GroupCommand[LeasedMessages]):
         token: The lease's id, a random number that the worker chooses. Repeating a request returns the messages leased with its
             token.
         lease_us: Duration of the lease, microseconds.
-        starts: Partition -> the offset where a group without a committed offset begins; 0 if missing or past the end.
+        starts: Partition -> the offset where a group without a committed offset begins; 0 if missing here, or past the end.
         order: `key` if later messages of a key wait for earlier messages, otherwise `skip`.
         attempts: Number of attempts after which a message whose lease ends fails permanently; 0 sets no limit.
         dead_letter: `stream/topic` for messages that fail permanently, or empty.
         partitions: Partitions to lease from, in order of preference; empty for all.
         deferred: Offsets of deferred messages to lease; `partitions` must then contain exactly one partition.
-        pause_failures: Number of failures among the last `pause_attempts` attempts that pauses the group.
+        pause_failures: The group is paused after this number of failures among the last `pause_attempts` attempts.
         pause_attempts: Number of last attempts that are evaluated.
         pause_us: Length of the pause, microseconds; 0 disables pauses.
     """

@@ -56,7 +56,7 @@ class ClientCommands:
             ChangeTopicOptions: lambda command: OpenTopic.of(transport.topics.update(self._name(command), **command.changes)),
             DeleteTopic: lambda command: transport.topics.delete(self._name(command)),
             PurgeTopic: lambda command: transport.topics.purge(self._name(command)),
-            CreatePartitions: self._create_partitions,
+            CreatePartitions: lambda command: transport.partitions.create(self._name(command), command.partitions_count),
             FetchMessages: self._fetch,
             FilterMessages: self._filter,
             ListStates: self._list_states,
@@ -98,9 +98,6 @@ class ClientCommands:
                 if_not_exists=command.if_not_exists,
             )
         )
-
-    def _create_partitions(self, command: CreatePartitions) -> None:
-        self._transport.partitions.create(self._name(command), command.partitions_count)
 
     def _fetch(self, command: FetchMessages) -> FetchedMessages:
         found = self._poll(command, None)

@@ -18,7 +18,7 @@ from headstream.core.codec.json_text import decode_json
 from headstream.server.http.replies import Reply, json_reply
 
 CONSOLE_HEADER: Final = "x-headstream-console"
-"""Sent by the console with every request."""
+"""Header that the console sends with every request."""
 
 _SAME_SITES: Final = frozenset({"", "same-origin", "none"})
 

@@ -39,7 +39,7 @@ else:
     from cython.cimports.headstream.server.iggy.fast_path.traffic import Traffic
 
 _MAX_REQUESTS_PER_CALL: Final = 32
-"""Requests answered before the event loop continues with other work."""
+"""Number of requests that are answered before the event loop continues with other work."""
 
 _MAX_EVENTS: Final = 64
 """Maximum number of connections returned by one epoll call."""

@@ -116,7 +116,7 @@ class QuicClient:
         self._work()
 
     def check(self, now_s: float) -> None:
-        """Close the connection if the handshake, the login, receiving a request or sending responses has timed out."""
+        """Close the connection if the handshake, the login, a request or its responses took too long."""
         why = self._find_fault(now_s)
         if why is not None:
             if self._responder is not None:

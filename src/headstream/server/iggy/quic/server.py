@@ -37,8 +37,8 @@ from headstream.server.resources.memory_budget import MemoryBudget
 from headstream.server.resources.workers import Workers
 
 _DATAGRAMS_PER_ROUND: Final = 32
-"""Datagrams processed before the event loop continues with other work: a flood fills the system's buffer, not the
-loop's time."""
+"""Number of datagrams that are processed before the event loop continues with other work: a flood fills the system's buffer,
+but does not block the loop."""
 
 _UNAUTHENTICATED_WINDOW_BYTES: Final = 32 << 10
 """Receive window before the login: a login and one or two datagrams."""

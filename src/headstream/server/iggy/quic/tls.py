@@ -26,7 +26,7 @@ _LOGGER: Final = logging.getLogger("headstream.server.quic")
 
 _DAYS: Final = 365
 _LEFT_DAYS: Final = 30
-"""A certificate that expires in fewer days is recreated at the start."""
+"""A certificate that expires in fewer days than this is recreated when the server starts."""
 
 _TOKEN_S: Final = 10
 """Validity of an address token, seconds; clients return the token immediately."""

@@ -50,7 +50,8 @@ class VsrResponder(Responder):
     """Answers requests like Responder; a payload is a complete frame. `hold_s`: maximum wait of a poll, seconds.
 
     Attributes:
-        empty_polls: The empty polls since the last poll that returned messages. A repeated poll waits: all partitions were empty.
+        empty_polls: The places of empty polls since the last poll that returned messages. A poll that repeats one of them waits,
+            because the client has found all of its partitions empty.
     """
 
     encoding: VsrEncoding = VSR

@@ -120,7 +120,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         self._switch = ReaderSwitch(self._transport, self._fast_path, self._shared.intake)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer for the next bytes: the shared scratch buffer unless a request is partly received or pending."""
+        """Return the buffer for the next bytes: the shared scratch buffer unless a request is partially received or pending."""
         self._is_in_scratch = self._shared.has_fast_path and not self._frames.pending_bytes and not self._todo
         return self._shared.scratch if self._is_in_scratch else self._frames.writable()[:ROUND_BYTES]
 
@@ -232,7 +232,7 @@ class TcpServerConnection(asyncio.BufferedProtocol):
         return bool(self._responder.session.user_id)
 
     def leave(self) -> None:
-        """Close after the received requests are answered, including a partly received request; end a wait immediately."""
+        """Close after the received requests are answered, including a partially received request; end a wait immediately."""
         self._is_leaving = True
         if self._wait is not None:
             self._end_wait()

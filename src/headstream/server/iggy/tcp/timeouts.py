@@ -7,8 +7,8 @@ from typing import Final
 from headstream.server.config.tcp_settings import ConnectionLimits
 
 _SHORT_TIMEOUT_S: Final = 3.0
-"""Timeout of receiving a request and of sending responses while memory is scarce, seconds: shorter than requests wait for
-memory (WAIT_S)."""
+"""Timeout for receiving a request, and for sending responses, while memory is scarce, seconds; shorter than WAIT_S, the maximum
+time that a request waits for memory."""
 
 
 class ConnectionTimeouts:
@@ -22,12 +22,12 @@ class ConnectionTimeouts:
         self._known_s = now_s
 
     def begin_frame(self, now_s: float) -> None:
-        """Start the timeout of a partly received request."""
+        """Start the timeout for a partially received request."""
         if self._frame_began_s is None:
             self._frame_began_s = now_s
 
     def begin_again(self, now_s: float) -> None:
-        """Restart the timeout of a partly received request after reading was paused."""
+        """Restart the timeout for a partially received request after reading was paused."""
         if self._frame_began_s is not None:
             self._frame_began_s = now_s
 
@@ -36,7 +36,7 @@ class ConnectionTimeouts:
         self._frame_began_s = None
 
     def begin_stall(self, now_s: float, unsent_bytes: int) -> None:
-        """Start the timeout of unsent responses."""
+        """Start the timeout for unsent responses."""
         self._stalled_s, self._stalled_bytes = now_s, unsent_bytes
 
     def find_fault(

@@ -60,7 +60,7 @@ def join_group(call: Call) -> _Waited:
     try:
         check_group(call, request["group_id"])
         if not _LEAST_SESSION_MS <= request["session_timeout_ms"] <= _MOST_SESSION_MS:
-            raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT, "the session timeout must be 1 s to 30 minutes")
+            raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT, "the session timeout must be from 1 s to 30 minutes")
         rebalance_ms = request.get("rebalance_timeout_ms", -1)
         asked = Joining(
             member_id=request["member_id"],

@@ -104,7 +104,7 @@ def test_an_unknown_type_is_kept_and_written_leniently_alone() -> None:
     assert copied.as_bytes(LENIENT) == block
     with pytest.raises(HeaderError, match=r"KIP-82 does not support the kind kip82\(10\)"):
         copied.as_bytes(STRICT)
-    with pytest.raises(HeaderError, match=r"the binary transport has no kind kip82\(10\)"):
+    with pytest.raises(HeaderError, match=r"the binary transport does not support the kind kip82\(10\)"):
         copied.as_bytes()
 
 

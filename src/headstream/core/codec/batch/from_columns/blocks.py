@@ -1,6 +1,4 @@
-"""Builds header blocks from columns for pack(), without a Python object per header.
-
-    headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
+"""Builds header blocks (headers.py) from columns for pack(), without a Python object per header.
 
 A block is the concatenation of its parts: existing blocks, lists of headers, and columns, which contribute one header per message
 that is not null. All parts are measured first, to determine where each block begins; then each part is written at its position.
@@ -63,7 +61,6 @@ def _write_blocks(
     some_null: cython.bint,
     q: cython.p_uchar,
 ) -> cython.void:
-    """Write existing blocks."""
     i: cython.longlong
     for i in range(count):
         if not c.is_null(validity, some_null, i):
@@ -149,7 +146,6 @@ def _write_lists(
     some_null: cython.bint,
     q: cython.p_uchar,
 ) -> cython.void:
-    """Write header lists."""
     i: cython.longlong
     j: cython.longlong
     for i in range(count):

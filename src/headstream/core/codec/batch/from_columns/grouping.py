@@ -110,7 +110,7 @@ def group_sent(sent: BytesLike, targets: BytesLike, groups: int) -> Grouped:
     with cython.nogil:
         wrong = _count_groups(p, size, group_of, count, limit, totals)
     if wrong >= 0:
-        raise InvalidInputError(f"message {wrong} of {count} is cut short, or its group is not 0 to {groups - 1}")
+        raise InvalidInputError(f"message {wrong} of {count} is cut short, or its group is not a number from 0 to {groups - 1}")
     pairs = list(struct.iter_unpack("<2q", summed))
     sizes = tuple(pair[0] for pair in pairs)
     begins, at = [], 0

@@ -129,7 +129,9 @@ def hash_keys(offsets: BytesLike, data: BytesLike, validity: BytesLike | None, p
     with cython.nogil:
         wrong = _hash_keys(begins, keys, size, valid, some_null, values, total, q)
     if wrong >= 0:
-        raise InvalidInputError(f"the offsets of key {wrong} must ascend within {size} bytes of data")
+        raise InvalidInputError(
+            f"the offsets of key {wrong} must not decrease, and must not exceed the data size of {size} bytes"
+        )
     return result
 
 

@@ -1,6 +1,4 @@
-"""Builds sent messages from columns for Spark jobs and producers: the reverse of columns.py.
-
-    sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
+"""Builds sent messages (layout.py) from columns for Spark jobs and producers: the reverse of columns.py.
 
 First the position and size of each message's value are determined for each column (-1: no value). Then the messages are written
 one after another. A key and a null payload become reserved headers.
@@ -48,7 +46,7 @@ def _plan_column(
     some_null: cython.bint,
     notes: cython.p_uchar,
 ) -> cython.longlong:
-    """Plan a column of `size` bytes; return 0, or a fault if its offsets do not ascend from 0 to at most `size`."""
+    """Plan a column of `size` bytes; return 0, or a fault if an offset is less than the previous offset or exceeds `size`."""
     i: cython.longlong
     begin: cython.longlong = c.load32(offsets, 0)
     for i in range(count):
@@ -118,7 +116,6 @@ def _write(
     reserved: cython.p_const_uchar,
     q: cython.p_uchar,
 ) -> cython.void:
-    """Write the messages."""
     i: cython.longlong
     to: cython.longlong = 0
     for i in range(count):
@@ -247,7 +244,7 @@ def _plan(
     if fault < 0:
         i, begin, end = _NOTES.unpack(noted)
         what = f"the {name} of message {i} would be bytes {begin} to {end} of {data_view.nbytes}"
-        raise InvalidInputError(what, advice="Offsets must ascend within the data")
+        raise InvalidInputError(what, advice="Offsets must not decrease, and must not exceed the data size")
 
 
 def _raise(code: int, noted: bytearray) -> NoReturn:

@@ -1,6 +1,4 @@
-"""Converts header blocks to stored messages, the input of the kernels that make columns from headers.
-
-    headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
+"""Converts header blocks (headers.py) to stored messages, the input of the kernels that make columns from headers.
 
 Reserved headers in these blocks are treated as ordinary headers: a payload of one byte disables the meaning of `hs.null`, and an
 empty key before `hs.key` disables the meaning of `hs.key`.

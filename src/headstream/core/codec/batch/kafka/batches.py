@@ -74,7 +74,7 @@ BROKEN = cython.declare(cython.int, 3)
 
 RECORD_SPACE = cython.declare(cython.longlong, 64)
 NO_TIME = cython.declare(cython.longlong, -1)
-"""The time of a record without a time, and of a message without an hs.timestamp that a record can represent."""
+"""Time that means no time: of a record without a time, or of a message without an hs.timestamp that a record can represent."""
 
 HS_TIMES = cython.declare(cython.ulonglong, int.from_bytes(b"hs.times", "little"))
 TAMP = cython.declare(cython.uint, int.from_bytes(b"tamp", "little"))

@@ -63,7 +63,7 @@ def _needs_fallback(p: cython.p_const_uchar, at: cython.longlong, size: cython.l
 @cython.exceptval(check=False)
 @cython.nogil
 def _write_key(p: cython.p_const_uchar, at: cython.longlong, q: cython.p_uchar, to: cython.longlong) -> cython.longlong:
-    """Write a percent-encoded key; return the end position."""
+    """Percent-encode and write a key; return the end position."""
     i: cython.longlong
     for i in range(at, at + c.load32(p, at - 4)):
         byte: cython.int = p[i]
@@ -258,7 +258,6 @@ def _fill(
     flagged: bytearray,
     noted: bytearray,
 ) -> None:
-    """Write all columns."""
     offsets_view, data_view = memoryview(blocks.offsets), memoryview(blocks.data)
     block_validity_view = memoryview(b"" if blocks.validity is None else blocks.validity)
     names_view, sorted_out = memoryview(NAMES), c.new_bytes(8 * MAX_HEADERS)

@@ -1,8 +1,7 @@
-"""Decodes the records of a Kafka record batch (format 2) to sent messages, without a Python object per message.
+"""Decodes the records of a Kafka record batch (format 2) to sent messages (layout.py), without an object per message.
 
     record   length v | attributes i8 | time_delta v | offset_delta v | key_length v | key | value_length v | value
              | count v | (key_length v | key | value_length v | value)*            v: a varint; a length of -1 is null
-    sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
 
 A key becomes hs.key, a null value hs.null, and the record's time hs.timestamp, in this order before the other headers, whose
 kinds are in hs.kinds. A time before 1970 is negative; as in Kafka, -1 ms means no time. All input is checked before a byte is

@@ -1,7 +1,5 @@
-"""Compacts stored messages to the last message of each key.
+"""Compacts stored messages (layout.py) to the last message of each key.
 
-    stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
-             | headers_length u32 | headers | payload_length u32 | payload
     key      the reserved first header `hs.key` (raw); for a null payload `hs.null` follows (headers.py)
     table    count u64 | reserved u64 | slots of (hash u128 | offset + 1 u64); a free slot is all zeros
 

@@ -29,7 +29,6 @@ FIELDS = cython.declare(cython.longlong, 6)
 def _set(
     v: cython.p_uchar, i: cython.longlong, kind: cython.int, negative: cython.int, low: cython.ulonglong, high: cython.ulonglong
 ) -> cython.void:
-    """Set value i."""
     i *= VALUE
     v[i] = kind
     v[i + layout.VALUE_SIGN] = negative

@@ -1,8 +1,4 @@
-"""Scans stored messages: finds where each message begins, whether it is complete, and the checksum of a range.
-
-    stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
-             | headers_length u32 | headers | payload_length u32 | payload
-    headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
+"""Scans stored messages (layout.py): finds where each message begins, whether it is complete, and the checksum of a range.
 
 The checksum of a range is computed with every state byte treated as 0, so that a state can change in place.
 """

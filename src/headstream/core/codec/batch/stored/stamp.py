@@ -1,11 +1,7 @@
 """Makes stored messages from sent messages: checks them, then adds offset, state, time, id and checksum in one pass.
 
-    sent     id u128 | headers_length u32 | headers | payload_length u32 | payload
-    stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
-             | headers_length u32 | headers | payload_length u32 | payload
-    headers  (key_length u32 | key | kind u8 | value_length u32 | value)*
-
-All lengths and headers are checked before a byte is written, so a batch is stamped completely or not at all.
+layout.py shows both layouts. All lengths and headers are checked before a byte is written, so a batch is stamped completely or
+not at all.
 """
 
 from __future__ import annotations

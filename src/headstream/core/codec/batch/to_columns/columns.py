@@ -1,7 +1,4 @@
-"""Converts stored messages to columns, buffers in Arrow's layout, without a Python object per message.
-
-    stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
-             | headers_length u32 | headers | payload_length u32 | payload
+"""Converts stored messages (layout.py) to columns, buffers in Arrow's layout, without a Python object per message.
 
 The first pass checks every length, and records where each message begins and the sizes of the columns. Then each group of columns
 is written in a separate pass. The reserved headers `hs.key` and `hs.null` become the key and the null payload; all other headers
@@ -122,7 +119,6 @@ def _write_numbers(
 @cython.exceptval(check=False)
 @cython.nogil
 def _write_ids(p: cython.p_const_uchar, starts: cython.p_const_uchar, count: cython.longlong, ids: cython.p_uchar) -> cython.void:
-    """Write the id column."""
     i: cython.longlong
     for i in range(count):
         c.store_uuid(ids, 36 * i, p, c.load64_signed(starts, 8 * i) + layout.ID)
@@ -336,7 +332,6 @@ def _fill(
 
 @cython.cfunc
 def _fill_headers(p: cython.p_const_uchar, starts: cython.p_uchar, columns: Columns, listed: bytearray) -> object:
-    """Write the header columns."""
     count: cython.longlong = columns.count
     as_variant: cython.bint = columns.metadata_offsets is not None
     offsets: cython.p_uchar = c.writable(columns.headers_offsets or listed)

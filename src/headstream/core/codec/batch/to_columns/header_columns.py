@@ -224,7 +224,7 @@ def _measure_values(
 
 
 def decode_header_columns(stored: BytesLike, wanted: Sequence[WantedHeader], *, fail: bool = False) -> list[HeaderColumn]:
-    """Convert each requested header to a column. For a value that does not fit: HeaderError if `fail` is set, else null."""
+    """Convert each requested header to a column. A value that does not fit becomes null, or causes a HeaderError (`fail`)."""
     view = memoryview(stored)
     p: cython.p_const_uchar = c.readable(view)
     size: cython.longlong = view.nbytes
@@ -287,7 +287,6 @@ def _find_all(
     wanted: cython.longlong,
     found: bytearray,
 ) -> object:
-    """Find all requested headers."""
     names_view, ends_view = memoryview(names), memoryview(ends)
     q: cython.p_const_uchar = c.readable(names_view)
     r: cython.p_const_uchar = c.readable(ends_view)

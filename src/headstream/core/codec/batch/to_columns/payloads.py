@@ -1,8 +1,4 @@
-"""Checks the payloads of stored messages against their CRC-32, one chunk at a time.
-
-stored   offset u64 | state u8 | timestamp u64 | id u128 | crc32(payload) u32
-         | headers_length u32 | headers | payload_length u32 | payload
-"""
+"""Checks the payloads of stored messages (layout.py) against their CRC-32, one chunk at a time."""
 
 from __future__ import annotations
 

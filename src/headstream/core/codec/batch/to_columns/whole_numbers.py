@@ -83,7 +83,7 @@ def write_whole(
 ) -> cython.bint:
     """Write an integer into a number column; return whether it fits.
 
-    The limit of magnitudes is exclusive, and its low half is not 0. WHOLE is limited by its width and does not use the limit.
+    The limit of magnitudes is exclusive, and its low half is not 0. For columns of type WHOLE, only the width limits the number.
     """
     is_signed: cython.bint = kind <= 8
     low: cython.ulonglong = _low_of(p, at, size, is_signed)

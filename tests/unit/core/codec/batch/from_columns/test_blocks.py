@@ -46,10 +46,10 @@ def test_blocks_refuse_buffers_that_do_not_fit(blocks: ModuleType) -> None:
     builder = blocks.BlockBuilder(2)
     with pytest.raises(InvalidInputError, match="too short for 2 values"):
         builder.add_blocks(varied([b"a"]))
-    with pytest.raises(InvalidInputError, match="blocks: the offsets of value 1 do not ascend within 1 bytes"):
+    with pytest.raises(InvalidInputError, match="blocks: the offsets of value 1 decrease or exceed the data size of 1 bytes"):
         builder.add_blocks(VariableColumn(struct.pack("<3i", 0, 1, 2), b"a"))
     lists = VariableColumn(struct.pack("<3i", 0, 1, 2), b"")
-    with pytest.raises(InvalidInputError, match="lists: the offsets of value 1 do not ascend within 1 bytes"):
+    with pytest.raises(InvalidInputError, match="lists: the offsets of value 1 decrease or exceed the data size of 1 bytes"):
         builder.add_lists(lists, varied([b"a"]), b"\1", varied([b"a"]))
     with pytest.raises(InvalidInputError, match="2 values of 8 bytes do not fit in 8 data bytes"):
         builder.add_numbers(b"n", 7, 8, bytes(8), None)

@@ -55,7 +55,7 @@ def test_parse_ids_reads_uuids_and_says_which_is_none(placing: ModuleType) -> No
 
 
 def test_placing_refuses_buffers_that_do_not_fit(placing: ModuleType) -> None:
-    with pytest.raises(InvalidInputError, match="key 0 must ascend within 2 bytes"):
+    with pytest.raises(InvalidInputError, match="key 0 must not decrease, and must not exceed the data size of 2 bytes"):
         placing.hash_keys(struct.pack("<2i", 0, 3), b"ab", None, 2)
     with pytest.raises(InvalidInputError, match="bitmap is too short for 9 keys"):
         placing.hash_keys(struct.pack("<10i", *[0] * 10), b"", b"\1", 2)
