@@ -70,8 +70,8 @@ def mirror(
     """Copy topics from the log SRC to the log DST. SRC and DST are URLs or context names.
 
     Keys, headers, ids, times and states are kept; missing topics are created. If the command is interrupted, run it again: it
-    continues and copies no message twice. Ctrl-C or SIGTERM ends the command after a checkpoint; a second signal ends it
-    immediately, which is safe. Do not run two mirrors of the same logs and topics at the same time.
+    continues and copies no message twice. Ctrl-C or SIGTERM ends the command after its next checkpoint; a second signal
+    ends it immediately, which is safe. Do not run two mirrors of the same logs and topics at the same time.
 
     Messages that originate in DST are not copied back, so mirrors in both directions do not loop.
 
@@ -167,7 +167,7 @@ def _show_on_terminal(stack: ExitStack, total: int | None) -> Callable[[MirrorSt
 
 @contextmanager
 def _stopped_by_signals(run: Mirror) -> Iterator[None]:
-    """Install signal handlers: the first Ctrl-C or SIGTERM stops a mirror after a checkpoint, and the second ends the program."""
+    """Install signal handlers: the first Ctrl-C or SIGTERM stops a mirror after its next checkpoint, the second at once."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     came: list[int] = []
 

@@ -31,7 +31,7 @@ def verify(context: click.Context, directory: str | None, url: str | None, repai
     """Check the log in DIR: its marker, catalog and directories, every index entry, and the checksums of every send and payload.
 
     Without --repair, the command only reads, and can run while the log is in use. Each finding has a location, an
-    explanation and advice. Notes are not damage: they report files that a crash left, or that a recovery renamed.
+    explanation and advice. Notes are not damage: they report files left by a crash or renamed by a recovery.
 
     Exit code: 0 intact, 1 damaged, 2 misuse.
 

@@ -1,4 +1,4 @@
-"""`headstream replicate`: the pipeline from Replicate's messages to Delta tables."""
+"""`headstream replicate`: the pipeline from messages of Qlik Replicate or Debezium to Delta tables."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     "--trigger-every",
     "trigger_every_us",
     type=DURATION,
-    help="Minimum time between the starts of micro-batches, for example 10s.  [default: immediately]",
+    help="Minimum time between the starts of micro-batches, for example 10s.  [default: none]",
 )
 @click.option(
     "--max-messages-per-batch", type=click.IntRange(1), help="Maximum number of messages per micro-batch.  [default: 200000]"
@@ -197,10 +197,10 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @output_option
 @click.pass_context
 def run(context: click.Context, /, config_file: Path | None, output: str, **options: Any) -> None:
-    """Apply Replicate's messages to Delta tables, one for each source table, at TABLES/<schema>/<table>.
+    """Apply messages of Qlik Replicate or Debezium to Delta tables, one per source table, at TABLES/<schema>/<table>.
 
-    A run with the same checkpoint continues where the last run ended. Ctrl-C or SIGTERM ends a run after its micro-batch,
-    and prints the summary. The exit code is 0, or 130 if a signal ended a run with --once.
+    A run with the same checkpoint continues where the last run ended. Ctrl-C or SIGTERM ends a run after its current
+    micro-batch, and prints the summary. The exit code is 0, or 130 if a signal ended a run with --once.
     A second Ctrl-C stops immediately, which is safe. Spark runs on this machine, unless SPARK_MASTER, --conf
     spark.master=... or [spark] in the --config file set another master.
 

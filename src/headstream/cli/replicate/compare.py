@@ -86,7 +86,7 @@ def compare(
     """Compare the tables of the source database with the tables of a pipeline, using Spark; the pipeline can be running.
 
     Rows that differ are read again after the pipeline has passed the time of the first read, so late rows are not
-    reported. For type 2 tables, the current rows are compared. Exit code: 0 equal, 1 different, 2 misuse.
+    reported. For type 2 tables, the current rows are compared. Exit code: 0 equal, 1 different or not compared, 2 misuse.
 
     \b
     Examples:

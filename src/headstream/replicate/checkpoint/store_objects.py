@@ -97,7 +97,7 @@ class CheckpointObjects:
         StoreFiles(self._place_of("drivers", number)).write(b"")
 
     def withdraw(self, number: int) -> None:
-        """Delete a commit that takes over the checkpoint too late, and the note of note_take_over()."""
+        """Delete a take-over commit that came too late, and its record of note_take_over()."""
         StoreFiles(self._place_of("commits", number)).remove()
         StoreFiles(self._place_of("drivers", number)).remove()
 

@@ -205,7 +205,7 @@ class Loads:
             self.truncation_count += 1
 
     def mark_vanished_removed(self) -> None:
-        """Record that the vanished rows are removed."""
+        """Record that the vanished rows have been removed."""
         self.settled = self.vanished or self.settled
 
     def observe(self, changes: pa.Table, read_until_us: int, gap_us: int = LOAD_GAP_US) -> bool:

@@ -62,7 +62,7 @@ def read_events(changes: pa.Table, metadata: TableMetadata, columns: Iterable[st
 
 
 def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
-    """Return a mask of rows with a different key before the change; a before image can contain only the changed key columns."""
+    """Return which rows had a different key before the change; a before image can contain only the changed key columns."""
     moved = pa.chunked_array([pa.repeat(False, changes.num_rows)])
     for key in keys:
         moved = pc.or_(moved, pc.fill_null(pc.not_equal(changes[key], changes[OLD_PREFIX + key]), False))
@@ -89,7 +89,7 @@ def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
 
 
 def _changes_nothing(masks: ColumnMasks, changes: pa.Table) -> pa.ChunkedArray:
-    """Return booleans that select changes with an empty change mask; all False with large objects, which masks omit."""
+    """Return which changes have an empty change mask; all False if the table has large objects, which change masks omit."""
     if masks.lobs or "_hs_changed" not in changes.schema.names:
         return pa.chunked_array([pa.repeat(False, changes.num_rows)])
     return ask_masks(changes["_hs_changed"], lambda mask: bool(mask) and not any(mask or b""))
