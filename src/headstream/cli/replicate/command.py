@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import logging
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -21,16 +17,15 @@ from headstream.cli.replicate.session import SPARK_SETTING, open_session, show_p
 from headstream.cli.shared.checkpoints import config_option
 from headstream.cli.shared.output import print_object, print_table, print_text
 from headstream.cli.shared.parameters import DURATION, Checked, LocalPath, StorablePlace, output_option
+from headstream.cli.shared.signals import restored_handlers, stop_by_signals
 from headstream.core.model.quantities import parse_size_bytes
 from headstream.errors import ReplicateError
 
 if TYPE_CHECKING:
-    from headstream.replicate.run.pipeline import ReplicatePipeline
     from headstream.replicate.run.summary import Summary
     from headstream.replicate.settings.config import ReplicateConfig
 
 _INTERRUPTED: Final = 130
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))
 _TABLE_PLACE: Final = StorablePlace(is_table=True)
 _SIZE: Final = Checked("size", parse_size_bytes)
@@ -262,11 +257,11 @@ def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
     is_brief = config.once and not is_kafka(config.source) and "spark" not in config.rules.engines
     with (
         show_progress("starting Spark") as show,
-        _kept_handlers(),
+        restored_handlers(),
         open_session("headstream-replicate", config.spark, config.table_places, is_brief=is_brief) as spark,
     ):
         pipeline = ReplicatePipeline(spark, config, on_progress=lambda summary: show(_describe(summary)))
-        came = _stop_by_signals(pipeline)
+        came = stop_by_signals(pipeline.stop)
         show("waiting for messages")
         try:
             return pipeline.run(), bool(came)
@@ -287,34 +282,6 @@ def _show_log() -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
-
-
-def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
-    """Make the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program. Return the list of received signals.
-
-    Call this after the session has started, because Spark installs a signal handler. Later signals are appended to the list.
-    """
-    came: list[int] = []
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-        if len(came) > 1:
-            raise KeyboardInterrupt
-        pipeline.stop()
-
-    for number in _SIGNALS:
-        signal.signal(number, handle)
-    return came
-
-
-@contextmanager
-def _kept_handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _describe(summary: Summary) -> str:
