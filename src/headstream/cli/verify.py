@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from headstream.cli.shared.output import escape, print_text, write_json_list
+from headstream.cli.shared.output import escape, print_objects, print_text
 from headstream.cli.shared.parameters import output_option
 
 if TYPE_CHECKING:
@@ -85,14 +85,7 @@ def _describe(finding: LogFinding) -> dict[str, Any]:
 
 def _show(findings: list[dict[str, Any]], actions: list[dict[str, Any]], form: str) -> None:
     if form != "table":
-        rows = [*({"finding": "repaired", **action} for action in actions), *findings]
-        if form == "json":
-            write_json_list(rows)
-        else:
-            import json
-
-            for row in rows:
-                print_text(json.dumps(row, ensure_ascii=False))
+        print_objects([*({"finding": "repaired", **action} for action in actions), *findings], (), form)
         return
     for finding in findings:
         where = finding["path"]
