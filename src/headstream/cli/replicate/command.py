@@ -77,7 +77,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     help="Directory or URI (s3://, abfss://, gs://, hdfs://) of the Delta tables. Settings for a URI are read from [storage].",
 )
 @click.option("--checkpoint", type=StorablePlace(), help="Directory or URI of the pipeline's state.")
-@click.option("--checkpoint-from", type=LocalPath(exists=True), help="Move this directory's checkpoint to --checkpoint.")
+@click.option("--checkpoint-from", type=LocalPath(exists=True), help="Move this directory's checkpoint to the URI --checkpoint.")
 @click.option("--zone", type=StorablePlace(), help="Directory or URI of the schema store.  [default: CHECKPOINT/zone]")
 @click.option("--schemas", type=StorablePlace(), help="Directory or URI of schemas that do not arrive in messages.")
 @click.option(
@@ -125,8 +125,8 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @click.option(
     "--tracing", is_flag=True, help="Record OpenTelemetry spans of micro-batches and merges, linked to the message spans."
 )
-@click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of parked messages.  [default: 10 million]")
-@click.option("--max-parked-bytes", type=_SIZE, help="Maximum total size of parked messages.  [default: 20GiB]")
+@click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
+@click.option("--max-parked-bytes", type=_SIZE, help="Maximum total size of waiting messages.  [default: 20GiB]")
 @click.option(
     "--max-parked-age", "max_parked_age_us", type=DURATION, help="Waiting time after which a warning is logged.  [default: 1d]"
 )

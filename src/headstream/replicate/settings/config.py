@@ -77,7 +77,7 @@ class ReplicateConfig:
         kafka: Kafka client settings, such as `kafka.security.protocol`.
         tables: Directory or URI of the Delta tables: one per source table, at `<schema>/<table>`.
         checkpoint: Directory or URI of the pipeline's own state.
-        checkpoint_from: Directory of a checkpoint that is copied to begin a new checkpoint in an object store.
+        checkpoint_from: Directory of a checkpoint to move to `checkpoint`, which must then be in an object store.
         local_copy: The local working copy, if the checkpoint is in an object store; set by the pipeline.
         rules: The tables and their settings.
         zone: Directory or URI of the schema store; by default in the checkpoint.
