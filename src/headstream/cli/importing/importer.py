@@ -172,7 +172,7 @@ class Importer:
                 "the part of the file that was already imported has changed", where=str(self._file), advice=again
             )
         if progress.log is not None and self._log.identity != progress.log:
-            raise InvalidInputError("this file is already being imported into another log", where=str(self._file), advice=again)
+            raise InvalidInputError("the import of this file began with another log", where=str(self._file), advice=again)
 
     def _find_sent(self, chunk: list[Line]) -> None:
         """For each partition, find the last line of the chunk in flight that the partition contains.

@@ -54,7 +54,7 @@ _TABLE: Final = Checked("schema.table", _read_table)
 def _selection_options(function: _Function) -> _Function:
     for option in reversed(
         (
-            click.option("--reason", metavar="TEXT", help="Only messages whose reason contains this text."),
+            click.option("--reason", metavar="TEXT", help="Only messages whose reason contains this text, in any case."),
             click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Only messages of one target table."),
             click.option("--schema-id", metavar="ID", help="Only messages with this schema id."),
             click.option("--since", "since_us", type=_TIME, metavar="TIME", help="Only messages recorded at or after this time."),
@@ -127,7 +127,7 @@ def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None
 @click.option("--dead", is_flag=True, help="Include dead letters.")
 @output_option
 def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
-    """List a pipeline's parked messages with reasons: a missing schema, failing table, incomplete transaction or unread load.
+    """List a pipeline's parked messages and what they wait for: a schema, a table, a transaction, or earlier messages.
 
     \b
     Examples:
