@@ -1,6 +1,6 @@
 """`headstream convert`: converts a file of messages to another dialect, and reports values that would be lost.
 
-Input and output are bytes of one dialect, or `lines`: one JSON object per line, as `export` writes and `import` reads it.
+Input and output are each the bytes of a dialect, or `lines`: one JSON object per line, as `export` writes and `import` reads.
 """
 
 from __future__ import annotations

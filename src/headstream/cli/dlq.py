@@ -257,7 +257,7 @@ def _redrive(
 @source_options
 @output_option
 def discard(source: DeadLetterSource, chosen: FilterInput, dry_run: bool, yes: bool, output: str) -> None:
-    """Mark dead letters of TOPIC for deletion; consumers and `dlq` skip marked messages.
+    """Mark dead letters of TOPIC for deletion; consumers, `dlq list`, `dlq reasons` and `dlq redrive` skip marked messages.
 
     Marked messages are removed after the topic's deletion grace period. With --checkpoint, a request is sent to the pipeline.
 

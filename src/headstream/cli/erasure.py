@@ -47,7 +47,7 @@ _ELSEWHERE: Final = (
 def erase(
     topic: str, chosen: FilterInput, dead_letters: tuple[str, ...], dry_run: bool, yes: bool, url: str, output: str
 ) -> None:
-    """Erase the messages of TOPIC that match --where, in any state; afterwards, no log file contains their bytes.
+    """Erase the messages of TOPIC that match --where, in any state; afterwards, no segment contains their bytes.
 
     Segments with such messages are rewritten; offsets do not change. Messages that arrive during the command are not examined.
     To finish an interrupted erasure, run the command again. A message to which the filter cannot be applied is kept, and counted

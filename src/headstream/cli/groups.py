@@ -78,9 +78,9 @@ def list_groups(topic: str, url: str, output: str) -> None:
 def show(topic: str, name: str, url: str, output: str) -> None:
     """Show one consumer group of TOPIC: the reading process, the messages by status, and whether the group is paused.
 
-    A message is pending until its first attempt, then leased (in progress), delayed (failed, to be retried), deferred (set
-    aside), done, or poisoned (failed permanently). open_letters is the number of dead letters
-    that have not been redriven or discarded, among the newest 100 poisoned messages per partition.
+    A message is pending until its first attempt, then leased (in progress), delayed (failed, to be retried), deferred (delivered
+    only on request), done, or poisoned (failed permanently). open_letters counts the dead letters of the newest 100 poisoned
+    messages per partition, without redriven and discarded dead letters.
 
     \b
     Example:
@@ -147,7 +147,7 @@ def message(topic: str, name: str, partition: int, offset: int, url: str, output
 @url_option
 @output_option
 def create(topic: str, name: str, at: PollingStrategy, url: str, output: str) -> None:
-    """Create a group of TOPIC that starts at --at.
+    """Create a group of TOPIC that starts at the position given by --at.
 
     A group that starts at `first` need not be created: its first consumer creates it. On a server, Iggy clients can also join the
     group.

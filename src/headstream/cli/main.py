@@ -1,7 +1,7 @@
 """The program `headstream`: handles errors, and imports each command when it is called.
 
-    exit code   0 success; 1 failure, with a message on standard error and without a traceback; 2 misuse
-                130 ended by Ctrl-C, except where Ctrl-C is the normal end (tail, replicate run without --once)
+    exit code   0 success; 1 failure (a message on standard error, no traceback), or a check that found a fault; 2 misuse
+                130 ended by Ctrl-C, except where Ctrl-C is the normal end, as in tail, top, or replicate run without --once
 
 If the reader of standard output closes the pipe, as `head` does, a command ends silently with exit code 0.
 """
@@ -31,24 +31,24 @@ class LazyCommand(NamedTuple):
 
 COMMANDS: Final = {
     "demo": LazyCommand("demo", "demo", "Demonstrate the complete pipeline, or with --log only the log."),
-    "server": LazyCommand("server", "server", "Serve a log over TCP and HTTP."),
+    "server": LazyCommand("server", "server", "Serve a log to Headstream, Iggy and Kafka clients, and over HTTP."),
     "console": LazyCommand("console", "console", "Show a log in the browser: topics, messages, groups."),
     "stream": LazyCommand("streams", "stream", "Streams: list, show, create, update, delete."),
     "topic": LazyCommand("topics", "topic", "Topics: list, show, create, update, delete, purge."),
-    "dlq": LazyCommand("dlq", "dlq", "Dead letters: list, show, redrive, discard."),
+    "dlq": LazyCommand("dlq", "dlq", "Dead letters: list, reasons, show, redrive, discard."),
     "partition": LazyCommand("partitions", "partition", "Partitions of a topic: list, show, create, delete, states, set-state."),
-    "group": LazyCommand("groups", "group", "Consumer groups: list, show, create, lag, seek, delete."),
+    "group": LazyCommand("groups", "group", "Consumer groups: list, show, message, create, lag, seek, delete."),
     "user": LazyCommand("users", "user", "Users of a server: list, show, create, update, permissions, password, delete."),
     "token": LazyCommand("tokens", "token", "Personal access tokens: list, show, create, delete."),
     "client": LazyCommand("system", "client", "Connections to a server: list, show."),
     "context": LazyCommand("context", "context", "Named servers and logs: list, show, create, update, use, delete."),
-    "ping": LazyCommand("system", "ping", "Check that a server answers."),
+    "ping": LazyCommand("system", "ping", "Check that a server responds."),
     "me": LazyCommand("system", "me", "Show the logged-in user."),
     "stats": LazyCommand("system", "stats", "Show a server's load, memory and counts."),
     "top": LazyCommand("top.command", "top", "Show the rates of topics and the lags of groups, refreshed continuously."),
     "snapshot": LazyCommand("system", "snapshot", "Write an archive for a problem report."),
     "send": LazyCommand("messages", "send", "Send a message."),
-    "poll": LazyCommand("messages", "poll", "Show messages of a partition."),
+    "poll": LazyCommand("messages", "poll", "Show existing messages of a topic."),
     "tail": LazyCommand("messages", "tail", "Show messages as they arrive."),
     "import": LazyCommand("transfer", "import_", "Send the messages of a file, one JSON object per line."),
     "export": LazyCommand("transfer", "export", "Write a topic's messages, one JSON object per line."),

@@ -45,7 +45,7 @@ _TAIL_COUNT: Final = 1000
 @click.argument("payload", required=False)
 @click.option("--key", help="Key of the message: messages with the same key are stored in the same partition.")
 @click.option(
-    "--partition", type=PARTITION, help="Partition, from 1. [default: by key, or the partition with the fewest messages]"
+    "--partition", type=PARTITION, help="Partition, from 1. [default: by key, or the lowest end offset; with --lines, in turn]"
 )
 @click.option(
     "--header",
@@ -174,7 +174,7 @@ def poll(
     if newest is not None:
         offset, count = PollingStrategy.last(), newest
     if until is not None and offset.kind in (PollingKind.LAST, PollingKind.NEXT):
-        raise click.UsageError("--until requires an offset, a time or first.")
+        raise click.UsageError("--until excludes --last, --offset last and --offset next.")
     with open_log(url) as log:
         if chosen.explain(log, form.output, topic):
             return
@@ -326,7 +326,7 @@ def _encode_text(text: str | None) -> bytes | None:
 
 
 def _choose_partition(topic: Topic, producer: Producer, key: bytes | None, partition: int | None) -> int:
-    """Return a message's partition; by default the partition with the fewest messages, because single sends cannot alternate."""
+    """Return a message's partition: as given, by key, or with the lowest end offset, because single sends cannot rotate."""
     if partition is not None:
         return partition
     if key is not None:

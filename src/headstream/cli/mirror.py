@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headstream.cli.shared.output import print_object, print_text
 from headstream.cli.shared.parameters import Checked, LocalPath, output_option
+from headstream.cli.shared.signals import restored_handlers, stop_by_signals
 from headstream.core.model.quantities import parse_size_bytes
 from headstream.errors import InvalidInputError
 from headstream.metrics.output import MetricsOutput
 
 if TYPE_CHECKING:
-    from headstream.mirror import Mirror, MirrorPlan, MirrorStats
-
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+    from headstream.mirror import MirrorPlan, MirrorStats
 
 
 def _parse_rate(text: str) -> int:
@@ -70,8 +67,8 @@ def mirror(
     """Copy topics from the log SRC to the log DST. SRC and DST are URLs or context names.
 
     Keys, headers, ids, times and states are kept; missing topics are created. If the command is interrupted, run it again: it
-    continues and copies no message twice. Ctrl-C or SIGTERM ends the command after a checkpoint; a second signal ends it
-    immediately, which is safe. Do not run two mirrors of the same logs and topics at the same time.
+    continues and copies no message twice. Ctrl-C or SIGTERM ends the command after its next checkpoint; a second signal
+    ends it immediately, which is safe. Do not run two mirrors of the same logs and topics at the same time.
 
     Messages that originate in DST are not copied back, so mirrors in both directions do not loop.
 
@@ -100,7 +97,8 @@ def mirror(
         stack.callback(written.close)
         options = replace(options, on_progress=_progress(stack, total, written))
         run = Mirror(one, other, options)
-        with _stopped_by_signals(run):
+        with restored_handlers():
+            stop_by_signals(run.stop)
             stats = run.run()
     print_object(_summary(stats), output)
 
@@ -163,24 +161,3 @@ def _show_on_terminal(stack: ExitStack, total: int | None) -> Callable[[MirrorSt
         progress.update(task, completed=done, total=total if total is not None else done + lag)
 
     return show
-
-
-@contextmanager
-def _stopped_by_signals(run: Mirror) -> Iterator[None]:
-    """Install signal handlers: the first Ctrl-C or SIGTERM stops a mirror after a checkpoint, and the second ends the program."""
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    came: list[int] = []
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-        if len(came) > 1:
-            raise KeyboardInterrupt
-        run.stop()
-
-    for number in _SIGNALS:
-        signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -117,7 +117,7 @@ _partition_option = click.option(
 @url_option
 @output_option
 def states(topic: str, number: int, offset: int | None, url: str, output: str) -> None:
-    """List the unavailable messages in a partition of TOPIC, with their reasons; with --offset, show one message.
+    """List the messages in a partition of TOPIC whose state is not available, with reasons; with --offset, show one message.
 
     \b
     Examples:

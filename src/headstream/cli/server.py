@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.  [default: text]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Minimum log level.  [default: info]")
 def server(config: Path | None, no_http: bool, fresh: bool, **given: Any) -> None:
-    """Serve a log over TCP, HTTP and QUIC to Headstream, Iggy and Kafka clients.
+    """Serve a log to Headstream, Iggy and Kafka clients, over TCP, QUIC, HTTP and Kafka's protocol.
 
     A ready server prints its addresses, and writes them to DIR/runtime/current_config.toml. Logs are written to standard error.
     SIGTERM or Ctrl-C stops the server gracefully; a second signal stops it immediately.

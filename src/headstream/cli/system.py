@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @url_option
 @output_option
 def ping(count: int, url: str, output: str) -> None:
-    """Check that a server answers, and measure the latency.
+    """Check that a server responds, and measure the latency.
 
     \b
     Example:
@@ -51,7 +51,7 @@ def me(url: str, output: str) -> None:
 @url_option
 @output_option
 def stats(url: str, output: str) -> None:
-    """Show a server's load and memory, and the numbers of topics, messages and groups; for a Kafka cluster, only these numbers.
+    """Show a server's load, memory, and topic, message and group counts; for a Kafka cluster, show only the counts.
 
     \b
     Example:

@@ -23,7 +23,7 @@ _COLUMNS = ("name", "id", "limits", "partitions", "messages", "size_bytes")
 
 @click.group()
 def topic() -> None:
-    """Manage topics, which store messages in partitions. The name of a topic is stream/topic.
+    """Manage topics, which store messages in partitions. The full name of a topic has the form STREAM/TOPIC.
 
     \b
     Examples:

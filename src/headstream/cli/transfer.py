@@ -69,8 +69,8 @@ def import_(file: Path, topic: str | None, bad_lines: Path | None, partitions: i
 
     A bad line stops the import with exit code 1 and an error that names the line; --bad-lines collects such lines instead.
 
-    The timestamp_us of a line becomes the header hs.timestamp. The state of a line is set right after its message is sent. A line
-    is bad if its checksum does not match its payload. The offset of a line is ignored.
+    A line's timestamp_us becomes the header hs.timestamp. States other than available are set after each chunk of up to 5000
+    lines. A line is bad if its checksum does not match its payload. A line's offset is ignored.
 
     \b
     Examples:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from headstream.cli.shared.output import escape, print_text, write_json_list
+from headstream.cli.shared.output import escape, print_objects, print_text
 from headstream.cli.shared.parameters import output_option
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def verify(context: click.Context, directory: str | None, url: str | None, repai
     """Check the log in DIR: its marker, catalog and directories, every index entry, and the checksums of every send and payload.
 
     Without --repair, the command only reads, and can run while the log is in use. Each finding has a location, an
-    explanation and advice. Notes are not damage: they report files that a crash left, or that a recovery renamed.
+    explanation and advice. Notes are not damage: they report files left by a crash or renamed by a recovery.
 
     Exit code: 0 intact, 1 damaged, 2 misuse.
 
@@ -85,14 +85,7 @@ def _describe(finding: LogFinding) -> dict[str, Any]:
 
 def _show(findings: list[dict[str, Any]], actions: list[dict[str, Any]], form: str) -> None:
     if form != "table":
-        rows = [*({"finding": "repaired", **action} for action in actions), *findings]
-        if form == "json":
-            write_json_list(rows)
-        else:
-            import json
-
-            for row in rows:
-                print_text(json.dumps(row, ensure_ascii=False))
+        print_objects([*({"finding": "repaired", **action} for action in actions), *findings], (), form)
         return
     for finding in findings:
         where = finding["path"]

@@ -47,7 +47,7 @@ def test_a_name_of_another_table_or_view_or_one_that_the_catalog_refuses_is_in_t
 ) -> None:
     assert set(names["kept"].values()) == {1}
     reasons = {found["table"]: found["reason"] for found in names["first"]["failing"]}
-    assert "spark_catalog.SHOP.taken is another table in the catalog, located at file:" in reasons.pop("SHOP.taken")
+    assert "in the catalog, spark_catalog.SHOP.taken is a different table, located at file:" in reasons.pop("SHOP.taken")
     assert "SHOP.some_view is a view in the catalog" in reasons.pop("SHOP.view")
     assert "INVALID_SCHEMA_OR_RELATION_NAME" in reasons.pop("SHOP.o'clock 100%")
     assert reasons == {}

@@ -13,7 +13,7 @@ def test_poll_and_export_end_before_until(url: str) -> None:
     assert len(invoke("export", "shop/orders", "--until", "1", url=url).output.splitlines()) == 2
     assert invoke("export", "shop/orders", "--until", "-1h", url=url).output == ""
     assert len(invoke("export", "shop/orders", "--from", "-1h", url=url).output.splitlines()) == 6
-    assert "--until requires" in invoke("poll", "shop/orders", "--last", "2", "--until", "5", url=url, code=2).output
+    assert "--until excludes" in invoke("poll", "shop/orders", "--last", "2", "--until", "5", url=url, code=2).output
 
 
 def test_import_of_standard_input_names_it_when_a_line_is_bad(url: str) -> None:

@@ -75,9 +75,9 @@ def _fits(message: Message, *, wide: bool) -> bool:
 
 _CHUNK_LINES: Final = 5000
 _CHUNK_BYTES: Final = 4 << 20
-"""Size of a chunk of lines, which is held in memory; after an interruption, the log is searched for its messages."""
+"""Maximum size of a chunk of lines in memory, bytes; after an interruption, the log is searched for the chunk's messages."""
 _LINGER_MS: Final = 1000
-"""Batches are sent when they are full, or at the end of a chunk."""
+"""Maximum time that a message waits for its batch to fill, milliseconds; the end of a chunk sends all batches."""
 _READ_COUNT: Final = 1000
 
 
@@ -172,10 +172,10 @@ class Importer:
                 "the part of the file that was already imported has changed", where=str(self._file), advice=again
             )
         if progress.log is not None and self._log.identity != progress.log:
-            raise InvalidInputError("an import of this file into another log has begun", where=str(self._file), advice=again)
+            raise InvalidInputError("the import of this file began with another log", where=str(self._file), advice=again)
 
     def _find_sent(self, chunk: list[Line]) -> None:
-        """Find the last line of the chunk in flight that is stored in each partition.
+        """For each partition, find the last line of the chunk in flight that the partition contains.
 
         A partition receives its lines in order, so it has also received all earlier lines, even if compaction or retention has
         since removed some of their messages.
@@ -219,7 +219,7 @@ class Importer:
         return read_lines(self._file, self._progress.byte_position, self._progress.lines + 1, self._options.topic)
 
     def _chunks(self) -> Iterator[list[Line]]:
-        """Yield the remaining lines in chunks. If the outcome of a chunk is unknown, the first chunk has the same lines again."""
+        """Yield the remaining lines in chunks. If a chunk's outcome is unknown, the first chunk repeats its lines."""
         last = self._progress.until if self._progress.until > self._progress.lines else None
         chunk: list[Line] = []
         size_bytes = 0

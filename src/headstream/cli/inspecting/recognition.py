@@ -1,7 +1,8 @@
 """Detects the format of bytes.
 
-Every walk function is tried. A walk that reads the entire input with proof (a checksum or magic) ranks highest. All other walks
-rank by proof, then by the number of bytes read; one that reads the entire input ranks above a failed walk of equal proof.
+The first bytes identify an index or a Replicate message. For other input, every walk function is tried. A walk that reads the
+entire input with proof (checksums or magic values) ranks highest. All other walks rank by the amount of proof, then by the number
+of bytes read. Without proof, a complete walk ranks above a failed walk that read equally many bytes.
 """
 
 from __future__ import annotations
@@ -108,11 +109,11 @@ def recognize(data: bytes, limit: int = 1000) -> Recognized:
     unknown = FieldReader(data)
     if data:
         unknown.notes.append(f"the nearest format is {found.title}, which does not match: {found.fault}; --as {best} shows how")
-    return Recognized("unknown", "none of the known formats", unknown, DecodeError("the format is not recognised", 0))
+    return Recognized("unknown", "none of the known formats", unknown, DecodeError("the bytes match no known format", 0))
 
 
 def _rank(tried: Recognized, is_cut: bool) -> tuple[bool, int, int]:
-    """Return a format's rank: whether the end was reached, the number of proofs, and the bytes read before a failure."""
+    """Return a format's rank: whether all bytes were read with proof, the amount of proof, and the number of bytes read."""
     is_whole = tried.fault is None or (is_cut and tried.reader.evidence > 0)
     proof = tried.reader.evidence
     return (is_whole and proof > 0, proof, tried.reader.at) if not is_whole or proof else (False, 0, tried.reader.at + 1)

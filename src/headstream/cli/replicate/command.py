@@ -1,14 +1,10 @@
-"""`headstream replicate`: the pipeline from Replicate's messages to Delta tables."""
+"""`headstream replicate`: the pipeline from messages of Qlik Replicate or Debezium to Delta tables."""
 
 from __future__ import annotations
 
 import logging
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -21,16 +17,15 @@ from headstream.cli.replicate.session import SPARK_SETTING, open_session, show_p
 from headstream.cli.shared.checkpoints import config_option
 from headstream.cli.shared.output import print_object, print_table, print_text
 from headstream.cli.shared.parameters import DURATION, Checked, LocalPath, StorablePlace, output_option
+from headstream.cli.shared.signals import restored_handlers, stop_by_signals
 from headstream.core.model.quantities import parse_size_bytes
 from headstream.errors import ReplicateError
 
 if TYPE_CHECKING:
-    from headstream.replicate.run.pipeline import ReplicatePipeline
     from headstream.replicate.run.summary import Summary
     from headstream.replicate.settings.config import ReplicateConfig
 
 _INTERRUPTED: Final = 130
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _TOPICS: Final = Checked("topic,...", lambda text: tuple(name.strip() for name in text.split(",")))
 _TABLE_PLACE: Final = StorablePlace(is_table=True)
 _SIZE: Final = Checked("size", parse_size_bytes)
@@ -82,7 +77,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     help="Directory or URI (s3://, abfss://, gs://, hdfs://) of the Delta tables. Settings for a URI are read from [storage].",
 )
 @click.option("--checkpoint", type=StorablePlace(), help="Directory or URI of the pipeline's state.")
-@click.option("--checkpoint-from", type=LocalPath(exists=True), help="Move this directory's checkpoint to --checkpoint.")
+@click.option("--checkpoint-from", type=LocalPath(exists=True), help="Move this directory's checkpoint to the URI --checkpoint.")
 @click.option("--zone", type=StorablePlace(), help="Directory or URI of the schema store.  [default: CHECKPOINT/zone]")
 @click.option("--schemas", type=StorablePlace(), help="Directory or URI of schemas that do not arrive in messages.")
 @click.option(
@@ -130,8 +125,8 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @click.option(
     "--tracing", is_flag=True, help="Record OpenTelemetry spans of micro-batches and merges, linked to the message spans."
 )
-@click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of parked messages.  [default: 10 million]")
-@click.option("--max-parked-bytes", type=_SIZE, help="Maximum total size of parked messages.  [default: 20GiB]")
+@click.option("--max-parked-count", type=click.IntRange(1), help="Maximum number of waiting messages.  [default: 10 million]")
+@click.option("--max-parked-bytes", type=_SIZE, help="Maximum total size of waiting messages.  [default: 20GiB]")
 @click.option(
     "--max-parked-age", "max_parked_age_us", type=DURATION, help="Waiting time after which a warning is logged.  [default: 1d]"
 )
@@ -153,7 +148,7 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
     "--trigger-every",
     "trigger_every_us",
     type=DURATION,
-    help="Minimum time between the starts of micro-batches, for example 10s.  [default: immediately]",
+    help="Minimum time between the starts of micro-batches, for example 10s.  [default: none]",
 )
 @click.option(
     "--max-messages-per-batch", type=click.IntRange(1), help="Maximum number of messages per micro-batch.  [default: 200000]"
@@ -197,10 +192,10 @@ for _command in (inspect, status, schemas, parked, redrive, reload, compare, rem
 @output_option
 @click.pass_context
 def run(context: click.Context, /, config_file: Path | None, output: str, **options: Any) -> None:
-    """Apply Replicate's messages to Delta tables, one for each source table, at TABLES/<schema>/<table>.
+    """Apply messages of Qlik Replicate or Debezium to Delta tables, one per source table, at TABLES/<schema>/<table>.
 
-    A run with the same checkpoint continues where the last run ended. Ctrl-C or SIGTERM ends a run after its micro-batch,
-    and prints the summary. The exit code is 0, or 130 if a signal ended a run with --once.
+    A run with the same checkpoint continues where the last run ended. Ctrl-C or SIGTERM ends a run after its current
+    micro-batch, and prints the summary. The exit code is 0, or 130 if a signal ended a run with --once.
     A second Ctrl-C stops immediately, which is safe. Spark runs on this machine, unless SPARK_MASTER, --conf
     spark.master=... or [spark] in the --config file set another master.
 
@@ -262,11 +257,11 @@ def _run(config: ReplicateConfig) -> tuple[Summary, bool]:
     is_brief = config.once and not is_kafka(config.source) and "spark" not in config.rules.engines
     with (
         show_progress("starting Spark") as show,
-        _kept_handlers(),
+        restored_handlers(),
         open_session("headstream-replicate", config.spark, config.table_places, is_brief=is_brief) as spark,
     ):
         pipeline = ReplicatePipeline(spark, config, on_progress=lambda summary: show(_describe(summary)))
-        came = _stop_by_signals(pipeline)
+        came = stop_by_signals(pipeline.stop)
         show("waiting for messages")
         try:
             return pipeline.run(), bool(came)
@@ -287,34 +282,6 @@ def _show_log() -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
-
-
-def _stop_by_signals(pipeline: ReplicatePipeline) -> list[int]:
-    """Make the first Ctrl-C or SIGTERM stop a pipeline, and the second end the program. Return the list of received signals.
-
-    Call this after the session has started, because Spark installs a signal handler. Later signals are appended to the list.
-    """
-    came: list[int] = []
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-        if len(came) > 1:
-            raise KeyboardInterrupt
-        pipeline.stop()
-
-    for number in _SIGNALS:
-        signal.signal(number, handle)
-    return came
-
-
-@contextmanager
-def _kept_handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _describe(summary: Summary) -> str:

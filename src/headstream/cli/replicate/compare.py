@@ -12,9 +12,8 @@ import click
 from headstream.cli.replicate.session import SPARK_SETTING, open_session, show_progress
 from headstream.cli.shared.checkpoints import ask_pipeline, config_option, read_checkpoint
 from headstream.cli.shared.confirmation import confirm, yes_option
-from headstream.cli.shared.output import print_objects, print_text, write_json_list
+from headstream.cli.shared.output import print_objects, print_text
 from headstream.cli.shared.parameters import DURATION, StorablePlace, output_option
-from headstream.core.codec.json_text import dump_json
 
 if TYPE_CHECKING:
     from headstream.replicate.compare.comparison import Difference
@@ -86,7 +85,7 @@ def compare(
     """Compare the tables of the source database with the tables of a pipeline, using Spark; the pipeline can be running.
 
     Rows that differ are read again after the pipeline has passed the time of the first read, so late rows are not
-    reported. For type 2 tables, the current rows are compared. Exit code: 0 equal, 1 different, 2 misuse.
+    reported. For type 2 tables, the current rows are compared. Exit code: 0 equal, 1 different or not compared, 2 misuse.
 
     \b
     Examples:
@@ -202,11 +201,7 @@ def _print(rows: list[dict[str, Any]], differences: Sequence[Mapping[str, Any]],
         for row in rows:
             own = [each for each in differences if each["table"] == row["table"]]
             row["differences"] = [{name: value for name, value in each.items() if name != "table"} for each in own]
-        if output == "json":
-            write_json_list(rows)
-        else:
-            for row in rows:
-                print_text(dump_json(row))
+        print_objects(rows, (), output)
         return
     print_objects(rows, _COLUMNS, output)
     if differences:

@@ -24,7 +24,7 @@ _COLUMNS: Final = (
 
 @click.group()
 def iceberg() -> None:
-    """Check Iceberg tables that share the data files of the Delta tables, configured by [iceberg] in the pipeline's TOML file.
+    """Check the Iceberg tables that [iceberg] in the pipeline's TOML file configures. They share the Delta tables' data files.
 
     \b
     Example:

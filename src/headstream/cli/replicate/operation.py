@@ -54,7 +54,7 @@ _TABLE: Final = Checked("schema.table", _read_table)
 def _selection_options(function: _Function) -> _Function:
     for option in reversed(
         (
-            click.option("--reason", metavar="TEXT", help="Only messages whose reason contains this text."),
+            click.option("--reason", metavar="TEXT", help="Only messages whose reason contains this text, in any case."),
             click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Only messages of one target table."),
             click.option("--schema-id", metavar="ID", help="Only messages with this schema id."),
             click.option("--since", "since_us", type=_TIME, metavar="TIME", help="Only messages recorded at or after this time."),
@@ -93,7 +93,7 @@ def status(checkpoint: Place, watch: bool, output: str) -> None:
 
 @click.command()
 @checkpoint_options
-@click.option("--zone", type=StorablePlace(), help="Schema store (directory or URI), if not in the checkpoint.")
+@click.option("--zone", type=StorablePlace(), help="Schema store (directory or URI).  [default: the last run's]")
 @click.option("--table", type=_TABLE, metavar="SCHEMA.TABLE", help="Only schemas of this source table, for example SHOP.orders.")
 @output_option
 def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None, output: str) -> None:
@@ -127,7 +127,7 @@ def schemas(checkpoint: Place, zone: Place | None, table: tuple[str, str] | None
 @click.option("--dead", is_flag=True, help="Include dead letters.")
 @output_option
 def parked(checkpoint: Place, dead: bool, output: str, **chosen: Any) -> None:
-    """List the parked messages of a pipeline, with the reason: a missing schema, a failing table, or an incomplete transaction.
+    """List a pipeline's parked messages and what they wait for: a schema, a table, a transaction, or earlier messages.
 
     \b
     Examples:
@@ -160,7 +160,7 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
     """Redrive dead letters or delayed messages: they are decoded and applied like new messages, exactly once.
 
     A running pipeline redrives the messages within a second; otherwise the next run redrives them, even after a crash. Messages
-    that still cannot be applied are parked again, with the reason.
+    that still cannot be applied are parked or become dead letters again, with the reason.
 
     \b
     Examples:
@@ -176,7 +176,7 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
         print_objects(rows, _PARKED_COLUMNS, output)
         return
     if not rows:
-        raise InvalidInputError("no parked message or dead letter matches the options", advice="See `replicate parked --dead`")
+        raise InvalidInputError("no dead letter or delayed message matches the options", advice="See `replicate parked --dead`")
     number = ask_pipeline(checkpoint, "redrive", selection.to_document())
     print_object({"request": number, "messages": sum(row["messages"] for row in rows)}, output)
 
@@ -185,7 +185,7 @@ def redrive(checkpoint: Place, states: str, dry_run: bool, output: str, **chosen
 @click.argument("table", type=_TABLE, metavar="SCHEMA.TABLE")
 @checkpoint_options
 @click.option("--at", "at_us", type=_TIME, metavar="TIME", help="Start of the load.  [default: now]")
-@click.option("--ended", is_flag=True, help="Announce the end of the load: rows missing from it were deleted at the source.")
+@click.option("--ended", is_flag=True, help="Announce the end of the load. Rows that are missing from the load are then deleted.")
 @output_option
 def reload(table: tuple[str, str], checkpoint: Place, at_us: int | None, ended: bool, output: str) -> None:
     """Announce a full load of a target table, before starting the load in Replicate; with --ended, announce its end.
@@ -244,7 +244,7 @@ def _open_named_store(zone: Place, copy: Path) -> SchemaStore:
 
 
 def _open_schema_store(checkpoint: Path) -> SchemaStore:
-    """Return the schema store that the pipeline last used; if the checkpoint was moved, the schema store inside it."""
+    """Return the schema store that the pipeline last used or, if it is not accessible here, the one in the checkpoint."""
     from headstream.replicate.run.report import find_schema_store
     from headstream.replicate.run.status import read_status
     from headstream.replicate.schemas.schema_store import SchemaStore

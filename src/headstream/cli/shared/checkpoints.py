@@ -45,8 +45,8 @@ def checkpoint_options(function: Callable[..., Any], *, is_required: bool = True
     checkpoint_option = click.option(
         "--checkpoint",
         type=StorablePlace(exists=True),
-        help="Directory or URI of the pipeline's checkpoint. Settings for an s3:// URI are read from [storage] in --config, and "
-        "from AWS_* variables.",
+        help="Directory or URI of the pipeline's checkpoint. Settings for a URI are read from [storage] in --config, and from "
+        "the environment.",
     )
     return checkpoint_option(config(with_place))
 

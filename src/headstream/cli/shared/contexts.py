@@ -45,9 +45,9 @@ class Context:
             parts = restore_slashes(split_url(url))
             username, password = unquote(parts.username or "") or None, unquote(parts.password or "") or None
         except ValueError:
-            raise InvalidInputError("the string is not a URL") from None
+            raise InvalidInputError("the value is not a URL") from None
         if not parts.scheme:
-            raise InvalidInputError("the string is not a URL", advice="Write headstream://user@host:8090 or file:///directory")
+            raise InvalidInputError("the value is not a URL", advice="Write headstream://user@host:8090 or file:///directory")
         bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         if password and not username:
             return cls(bare, token=password)

@@ -115,7 +115,7 @@ def _check_topic(text: str) -> str:
 
 def _read_number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < _MAX_NUMBER:
-        raise InvalidInputError(f"expected a whole number from 0, not {value!r:.40}")
+        raise InvalidInputError(f"expected a whole number that is at least 0, not {value!r:.40}")
     return value
 
 

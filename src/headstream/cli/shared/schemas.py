@@ -39,7 +39,7 @@ def open_schemas(place: str | None, where: str) -> Callable[[bytes], dict[str, A
     if "://" not in place:
         directory = Path(place).absolute()
         if not directory.is_dir():
-            raise InvalidInputError(f"there is no directory {place}", where=where, advice="Pass a directory, or http://host:8081")
+            raise InvalidInputError(f"there is no directory {place}", where=where, advice="Pass a directory, or a registry URL")
         return AvroPayloads(RegistrySettings(directory=directory)).explain
     user, password, token = (os.environ.get(f"HEADSTREAM_SCHEMAS_{name}") for name in ("USERNAME", "PASSWORD", "TOKEN"))
     try:

@@ -30,7 +30,7 @@ def _read_age_us(text: str, none: str) -> int:
     try:
         return parse_duration_us(text)
     except InvalidInputError:
-        raise InvalidInputError(f"{text!r} is not an age", advice=f"Write 90s, 30m, 12h, 7d or {none}") from None
+        raise InvalidInputError(f"{text!r} is not an age", advice=f"Write an age such as 12h or 7d, or {none}") from None
 
 
 def parse_hold(text: str) -> bool:
@@ -48,7 +48,7 @@ def parse_topic_size(text: str) -> int | None:
         return parse_size_bytes(text)
     except InvalidInputError:
         raise InvalidInputError(
-            f"{text!r} is not a size", advice="Write 500MB, 10GB, 64 MiB, a number of bytes, or unlimited"
+            f"{text!r} is not a size", advice="Write a size such as 500MB, 10GB or 64 MiB, a number of bytes, or unlimited"
         ) from None
 
 
@@ -117,7 +117,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Checked, str, str], ...]] = (
         "deletion_grace_us",
         Checked("age", parse_age_us),
         "7d",
-        "Time for which messages marked for deletion are kept on the disk and can be restored, for example 7d or 0s; "
+        "Time for which messages marked for deletion are kept on disk and can be restored, for example 7d or 0s; "
         "with forever, they are never removed.",
     ),
     (

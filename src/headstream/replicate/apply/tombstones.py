@@ -79,7 +79,7 @@ class Tombstones(UnitMemory):
         return divide_by_tombstones(changes, self._keys, self.find(changes.filter(late)))
 
     def above(self, lowest: str, most: int) -> pa.Table | None:
-        """Return the keys with tombstones above a sequence, and their highest tombstones (`_hs_deletion`); None: over `most`."""
+        """Return keys with their highest tombstones (`_hs_deletion`) above a sequence; None if more than `most` are above it."""
         if self._table is None or lowest >= self._highest:
             return pa.table({})
         where = f"_hs_sequence > {quote_text(lowest)}"
@@ -96,7 +96,7 @@ class Tombstones(UnitMemory):
         return found.rename_columns([*self._keys, "_hs_deletion"])
 
     def find(self, rows: pa.Table) -> pa.Table:
-        """Return the keys of rows that have a higher tombstone: key columns and `_hs_deletion`, the highest sequence."""
+        """Return the rows' keys with tombstones newer than the oldest row: key columns, and `_hs_deletion` (the newest)."""
         lowest = pc.min(rows["_hs_sequence"]).as_py()
         if self._table is None or lowest is None:
             return rows.select(self._keys).slice(0, 0).append_column("_hs_deletion", pa.array([], pa.string()))

@@ -17,7 +17,7 @@ MOVED_FILE: Final = "moved.json"
 
 
 def check_not_moved(directory: Path, to: StorePlace | None = None) -> None:
-    """Raise ReplicateError if a checkpoint was moved to another location than `to`; the same move can be repeated."""
+    """Raise ReplicateError if a checkpoint was moved to a location other than `to`; the same move can be repeated."""
     try:
         found = json.loads((directory / MOVED_FILE).read_text())["to"]
     except FileNotFoundError:
@@ -26,7 +26,7 @@ def check_not_moved(directory: Path, to: StorePlace | None = None) -> None:
         raise ReplicateError(
             f"this checkpoint has been moved to {found}",
             where=str(directory),
-            advice="Use the checkpoint at the new location: two pipelines must not write the same tables",
+            advice="Use the checkpoint at the new location: two pipelines must not write to the same tables",
         )
 
 

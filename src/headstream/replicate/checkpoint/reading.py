@@ -29,8 +29,8 @@ class CheckpointReader:
             raise StorageError(
                 "there is no checkpoint",
                 where=str(self._objects.place),
-                advice="Check that this is the checkpoint of a pipeline that has run. "
-                "The endpoint and keys are read from AWS_... variables",
+                advice="Check that this is the checkpoint of a pipeline that has run, and that endpoint and credentials are set "
+                "in [storage] of the file given by --config, or in the environment",
             )
 
     def follow(self) -> Iterator[Record]:

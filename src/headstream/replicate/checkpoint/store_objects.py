@@ -97,7 +97,7 @@ class CheckpointObjects:
         StoreFiles(self._place_of("drivers", number)).write(b"")
 
     def withdraw(self, number: int) -> None:
-        """Delete a commit that takes over the checkpoint too late, and the note of note_take_over()."""
+        """Delete a take-over commit that came too late, and its record of note_take_over()."""
         StoreFiles(self._place_of("commits", number)).remove()
         StoreFiles(self._place_of("drivers", number)).remove()
 
@@ -121,7 +121,33 @@ class CheckpointObjects:
 
     def apply(self, record: Record, directory: Path, only: tuple[str, ...] = ()) -> None:
         """Apply a record to a directory in the state before the record; with `only`, change only these files and directories."""
-        _apply(record, record.body(lambda place: self._chunk(record, place)), directory, only)
+        body = record.body(lambda place: self._chunk(record, place))
+        chunk = memoryview(b"")
+        try:
+            for path in record.removed:
+                if not path.endswith("/"):  # otherwise a directory that is no longer empty
+                    (directory / path).unlink(missing_ok=True)
+            for change in record.files:
+                if change.path.endswith("/"):
+                    (directory / change.path).mkdir(parents=True, exist_ok=True)
+                    continue
+                is_wanted = not only or any(change.path == name or change.path.startswith(f"{name}/") for name in only)
+                target = directory / change.path
+                if is_wanted:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("r+b" if target.exists() else "w+b") if is_wanted else nullcontext() as file:
+                    for at, length in change.pieces:
+                        while length:
+                            chunk = chunk or next(body)
+                            part, chunk = chunk[:length], chunk[length:]
+                            if file is not None:
+                                file.seek(at)
+                                file.write(part)
+                            at, length = at + len(part), length - len(part)
+                    if file is not None:
+                        file.truncate(change.size)
+        except OSError as error:
+            raise StorageError(f"the checkpoint's working copy cannot be written: {error}", where=str(directory)) from error
 
     def _chunk(self, record: Record, place: int) -> bytes:
         where = self.place / "parts" / record_name(record.kind, record.number, record.driver) / f"{place:06d}"
@@ -155,33 +181,3 @@ class CheckpointObjects:
 def record_name(kind: str, number: int, driver: str) -> str:
     """Return the name of the folder with a record's chunks."""
     return f"{kind}-{number:010d}-{driver}"
-
-
-def _apply(record: Record, body: Iterator[memoryview], directory: Path, only: tuple[str, ...] = ()) -> None:
-    """Apply a record to a directory in the state before the record; with `only`, change only these files and directories."""
-    chunk = memoryview(b"")
-    try:
-        for path in record.removed:
-            if not path.endswith("/"):  # otherwise a directory that is no longer empty
-                (directory / path).unlink(missing_ok=True)
-        for change in record.files:
-            if change.path.endswith("/"):
-                (directory / change.path).mkdir(parents=True, exist_ok=True)
-                continue
-            is_wanted = not only or any(change.path == name or change.path.startswith(f"{name}/") for name in only)
-            target = directory / change.path
-            if is_wanted:
-                target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("r+b" if target.exists() else "w+b") if is_wanted else nullcontext() as file:
-                for at, length in change.pieces:
-                    while length:
-                        chunk = chunk or next(body)
-                        part, chunk = chunk[:length], chunk[length:]
-                        if file is not None:
-                            file.seek(at)
-                            file.write(part)
-                        at, length = at + len(part), length - len(part)
-                if file is not None:
-                    file.truncate(change.size)
-    except OSError as error:
-        raise StorageError(f"the checkpoint's working copy cannot be written: {error}", where=str(directory)) from error

@@ -28,7 +28,7 @@ from headstream.replicate.checkpoint.records import FileChange
 _PAGE_BYTES: Final = 4096
 _READ_BYTES: Final = 4 << 20
 _SETTLED_NS: Final = 2_000_000_000
-"""A file or directory that changed less than this before a check is read again, since its next change can have the same mtime."""
+"""A path that changed less than this time (nanoseconds) before a check is read again: its next change can have the same mtime."""
 _DATABASE: Final = ".sqlite"
 _LEFT_OUT: Final = (".lock", ".tmp", ".keys", ".sqlite-wal", ".sqlite-shm", ".sqlite-journal")
 _APPENDED: Final = (".log", ".index")

@@ -54,7 +54,7 @@ def derive_metadata(
         data_schema: A record with the section `data`.
         schema_id: The schema's id in messages.
         keys: Names of the primary key's columns, in key order; names that the schema lacks are ignored.
-        version: The table's version, which orders the schemas of a table.
+        version: The table's version, by which its schemas are ordered.
         table: Source schema and table, if the namespace does not contain them.
 
     Raises:

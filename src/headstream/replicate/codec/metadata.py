@@ -247,7 +247,7 @@ def _pull(document: dict[str, Any], name: str, kind: type[_Field], default: _Fie
     if value is None and default is not None:
         return default
     if type(value) is not kind:
-        raise SchemaError(f"{name} of the metadata message is {value!r}"[:200] + f", not {kind.__name__}")
+        raise SchemaError(f"{name} of the metadata message must be of type {kind.__name__}, not {value!r}"[:200])
     return value
 
 

@@ -89,7 +89,7 @@ class StoredChanges(Protocol):
 
 
 def loads_from(changes: pa.Table, from_us: int) -> pa.ChunkedArray:
-    """Return a mask of REFRESH rows that were logged at or after a time (microseconds since 1970 UTC)."""
+    """Return which rows are REFRESH rows that were logged at or after a time (microseconds since 1970 UTC)."""
     return pc.and_(_are_loads(changes), pc.greater_equal(pc.fill_null(changes["_hs_logged_us"], 0), from_us))
 
 

@@ -123,7 +123,7 @@ def collapse(
         old = pc.coalesce(changes[OLD_PREFIX + key], changes[key])
         changes = changes.set_column(place, changes.schema.field(place), old)
     masks = ColumnMasks(metadata)
-    moved = _key_moved(changes, keys)
+    moved = key_moved(changes, keys)
     rows = changes.append_column("_hs_partial", _partial_rows(masks, changes)).append_column("_hs_moved", moved)
     rows = rows.append_column("_hs_delete", pc.equal(changes["_hs_operation"], pa.scalar(_DELETE, pa.int8())))
     idle = pc.and_not(_idle_rows(masks, changes), moved)
@@ -196,7 +196,8 @@ def _coordinates(changes: pa.Table, reason: str) -> list[tuple[str, int, int, st
     return [(row["_hs_topic"], row["_hs_partition"], row["_hs_offset"], reason) for row in found]
 
 
-def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
+def key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
+    """Return which decoded changes are key updates; a before image can contain only the changed key columns."""
     is_update = pc.equal(changes["_hs_operation"], pa.scalar(_UPDATE, pa.int8()))
     moved = pa.chunked_array([pa.repeat(False, changes.num_rows)])
     for key in keys:
@@ -208,7 +209,7 @@ def departures(changes: pa.Table, keys: list[str]) -> pa.Table:
     """Return the deletions of the old keys of decoded key updates."""
     if not changes.num_rows or any(OLD_PREFIX + key not in changes.schema.names for key in keys):
         return changes.slice(0, 0)
-    moved = changes.filter(_key_moved(changes, keys))
+    moved = changes.filter(key_moved(changes, keys))
     for key in keys:
         place = moved.schema.get_field_index(key)
         moved = moved.set_column(place, moved.schema.field(place), pc.coalesce(moved[OLD_PREFIX + key], moved[key]))
@@ -219,7 +220,7 @@ def departures(changes: pa.Table, keys: list[str]) -> pa.Table:
 def moved_keys(changes: pa.Table, keys: list[str]) -> pa.Table:
     """Return the old and new keys of decoded key updates."""
     left = departures(changes, keys).select(keys)
-    return pa.concat_tables([left, changes.filter(_key_moved(changes, keys)).select(keys)]) if left.num_rows else left
+    return pa.concat_tables([left, changes.filter(key_moved(changes, keys)).select(keys)]) if left.num_rows else left
 
 
 def has_partial_images(changes: pa.Table, metadata: TableMetadata) -> bool:

@@ -92,7 +92,7 @@ def _hashes_of_bytes(values: pa.BinaryArray) -> _Hashes:
 
 
 def mix_hashes(hashes: _Hashes) -> _Hashes:
-    """Return hashes whose low bits depend on all bits."""
+    """Return hashes whose low bits depend on all bits of the given hashes."""
     hashes = (hashes ^ (hashes >> np.uint64(30))) * _FIRST
     hashes = (hashes ^ (hashes >> np.uint64(27))) * _SECOND
     return hashes ^ (hashes >> np.uint64(31))

@@ -51,7 +51,7 @@ MOST_PAST_MARKS: Final = 256
 """Maximum number of stored steps of H before `read_until_us`, for loads with late rows; steps are dropped likewise."""
 _BATCH_PAST_MARKS: Final = 16
 MARGIN_US: Final = 2_000_000
-"""Maximum time by which rows of a load, or its last row, can be logged before its first row in another partition."""
+"""Time, microseconds, by which a load's other rows can be logged before its first row, in other partitions."""
 _REFRESH: Final = OPERATIONS.index("REFRESH")
 
 
@@ -205,7 +205,7 @@ class Loads:
             self.truncation_count += 1
 
     def mark_vanished_removed(self) -> None:
-        """Record that the vanished rows are removed."""
+        """Record that the vanished rows have been removed."""
         self.settled = self.vanished or self.settled
 
     def observe(self, changes: pa.Table, read_until_us: int, gap_us: int = LOAD_GAP_US) -> bool:
@@ -431,7 +431,7 @@ class Loads:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Loads:
-        """Return the loads from the result of to_document(), also in the older form with one mark per batch."""
+        """Return the loads from the result of to_document(), or from the older form with one mark per batch."""
         loads = [Load(begun_us, ended_us, floor) for begun_us, ended_us, floor in document["loads"]]
         marks = [(us, sequence) for us, sequence in document["marks"]]
         if "read_until_us" in document:

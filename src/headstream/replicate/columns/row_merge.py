@@ -11,7 +11,7 @@ depend on the order of changes, on their micro-batches, or on repetitions. It fo
     the row exists      if its highest insert or update is not below its highest deletion
     a column's value    is used if its version is not below the highest deletion; otherwise the column is null
     an insert           writes every column, with null if its schema lacks a column; likewise a row of a full load
-    an update           writes the columns that it carries, if its schema has them: columns dropped at the source remain
+    an update           writes each of its columns that its schema has; columns dropped at the source keep their values
 
 Usually one complete image wrote most columns of a row. So a KnownRow has the position of its newest complete image (`base`), and
 the other changes with the groups of columns that they wrote. Groups are joined, since a row of 1,000 columns has few groups.

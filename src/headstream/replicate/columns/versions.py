@@ -45,7 +45,7 @@ def load_floor(sequence: str) -> str | None:
 
 
 def version_of(sequence: str) -> str:
-    """Return the version of a column that the change with this sequence wrote."""
+    """Return the version that the change with this sequence gives to the columns that it writes."""
     return sequence.ljust(VERSION_CHARACTERS, _FILL)
 
 

@@ -48,7 +48,7 @@ class Decoded:
         dead: Raw messages with a reason.
         events: Transaction events (EVENTS_SCHEMA) of tables that are not targets, if requested.
         changes: Schema id -> decoded changes, in one or more batches.
-        stored: Schema id -> further decoded changes, which stay on executors.
+        stored: Schema id -> decoded changes that stay on executors, in addition to `changes`.
         unwanted: Number of messages whose tables are not targets.
         tombstones: Number of messages with a null payload.
         size_bytes: Size of the input messages, bytes.
@@ -119,7 +119,7 @@ class Decoded:
 
         Args:
             schema_ids: The schemas; None for all.
-            wanted: COORDINATE_COLUMNS of the required changes; further changes can be returned. None for all.
+            wanted: COORDINATE_COLUMNS of the required changes; other changes can also be returned. None for all.
         """
         for schema_id, stored in self.stored.items():
             if schema_ids is None or schema_id in schema_ids:

@@ -109,7 +109,7 @@ def _by_versions(
 
 
 def _by_mask(found: list[Found], change: Change) -> list[Found]:
-    """Return schemas, first the schemas that fit the change's mask: it has all columns with a value and no other bits."""
+    """Return schemas, first those that fit the change's mask, which then has every column with a value and no unknown bits."""
     if len(found) < 2 or not change.column_mask:
         return found
     mask = decode_mask(change.column_mask)

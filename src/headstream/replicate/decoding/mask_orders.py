@@ -191,7 +191,7 @@ def reverse_masks(masks: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def wider_than(masks: pa.BinaryArray, ordinals: frozenset[int]) -> RowMarks:
-    """Return a mask of the rows whose little-endian mask has a bit without a column.
+    """Return which rows have a little-endian mask with a bit without a column.
 
     Args:
         masks: Column or change masks.
@@ -208,7 +208,7 @@ def wider_than(masks: pa.BinaryArray, ordinals: frozenset[int]) -> RowMarks:
 
 
 def contradictions(masks: pa.BinaryArray, claims: Claims, ordinals: frozenset[int]) -> RowMarks:
-    """Return a mask of the rows whose little-endian mask omits a column that the row contains.
+    """Return which rows have a little-endian mask that omits a column that the row contains.
 
     Args:
         masks: One mask per row; nulls are ignored.
@@ -240,7 +240,7 @@ def contradictions(masks: pa.BinaryArray, claims: Claims, ordinals: frozenset[in
 
 
 def exact_masks(masks: pa.BinaryArray, claims: Claims) -> RowMarks:
-    """Return a mask of the rows whose little-endian mask has exactly the columns that the row has changed (at least one).
+    """Return which rows have a little-endian mask with exactly the columns that the row has changed (at least one).
 
     Args:
         masks: Change masks; a null mask is not exact.

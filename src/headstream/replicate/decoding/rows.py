@@ -216,11 +216,11 @@ class _Parts:
         return pa.nulls(self._count, pa.binary())
 
     def values(self, schema: TableSchema) -> list[tuple[int, pa.Array]]:
-        """Return, for each target column, a mask of the rows with a value."""
+        """Return, for each target column, which rows have a value."""
         return [(o, self.array("data", name, pa.null()).is_valid()) for o, name in self._placed(schema)]
 
     def differences(self, schema: TableSchema) -> list[tuple[int, pa.Array]]:
-        """Return, for each target column except LOBs, a mask of the rows whose value differs from the value before the change."""
+        """Return, for each target column except LOBs, in which rows the value differs from the value before the change."""
         found = []
         for ordinal, name in self._placed(schema):
             now, before = (self.array(section, name, pa.null()) for section in ("data", "beforeData"))
@@ -258,8 +258,8 @@ def assemble_changes(
         schema: Columns, types and keys.
         raw: The raw messages, for their coordinates.
         source_rows: Row of `raw` from which each decoded row was decoded.
-        faults: Rejected rows; further rejected rows are added.
-        findings: Warning for the user -> number of affected rows; further warnings are added.
+        faults: Rejected rows; newly rejected rows are added.
+        findings: Warning for the user -> number of affected rows; new warnings are added.
     """
     keys = schema.metadata.key_columns
 

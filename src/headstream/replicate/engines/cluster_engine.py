@@ -95,7 +95,7 @@ class ClusterEngine(LoggedTable):
         self._by_size.compact(cluster_by)
 
     def fold(self) -> bool:
-        """Rewrite some files with many deleted rows in the driver, if the table has very many deleted rows."""
+        """Rewrite small files and files with many deleted rows in the driver, if there are too many to wait for compact()."""
         return self._small.fold()
 
     @property

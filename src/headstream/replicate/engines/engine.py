@@ -131,7 +131,7 @@ class TableEngine(Protocol):
         """
 
     def fold(self) -> bool:
-        """Rewrite files with many deleted rows, if too many to wait for compact(); return whether files were rewritten."""
+        """Rewrite small files and files with many deleted rows, if too many to wait for compact(); return whether it did."""
 
     @property
     def vectors(self) -> VectorState | None:

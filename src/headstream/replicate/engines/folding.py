@@ -30,7 +30,7 @@ _DELETED_SHARE: Final = 0.2
 _MOST_FILES: Final = 200
 """Number of small files and files with deletion vectors at which the table is folded before its scheduled time."""
 _MOST_DELETED: Final = 0.5
-"""Ratio of deleted rows to table rows at which the table is folded before its scheduled time."""
+"""Ratio of deleted rows to remaining rows above which the table is folded before its scheduled time."""
 _STEP_BYTES: Final = 256 << 20
 """Maximum size of the files of one commit, bytes: about five seconds of work."""
 COMPACTION_STEPS: Final = 16
@@ -61,7 +61,7 @@ class Folded:
 
 
 def must_fold(snapshot: LogSnapshot) -> bool:
-    """Return whether the table must be folded, by the number of small files and of deleted rows."""
+    """Return whether the table must be folded, by the numbers of small files, files with vectors, and deleted rows."""
     files, least_bytes = snapshot.files.values(), target_size(snapshot.configuration) // 2
     count = sum(file.vector is not None or file.size < least_bytes for file in files)
     deleted = sum(file.deleted for file in files)

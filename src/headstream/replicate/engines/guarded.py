@@ -80,7 +80,7 @@ class GuardedEngine:
         self._engine.compact(cluster_by)
 
     def fold(self) -> bool:
-        """Rewrite some files with many deleted rows, without a save, because a fold does not rely on the checkpoint."""
+        """Rewrite small files and files with many deleted rows, without a save: a fold does not rely on the checkpoint."""
         return self._engine.fold()
 
     @property

@@ -1,7 +1,7 @@
 """Describes a pipeline's jobs in Spark's web UI by table, step and micro-batch: `SHOP.orders: merge, micro-batch 12`.
 
-A job has the description of the thread that starts the job, in Python and in the JVM. Spark sets the description of the
-micro-batch's thread, so this module restores that description.
+A job has the description of the thread that starts the job, in Python and in the JVM. Spark has already set a description for the
+micro-batch's thread; each context of this module restores it at its end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Merges with deletion vectors: matched rows are marked as deleted, and new files have the rows that replace them.
+"""Merges with deletion vectors: matched rows are marked as deleted, and new files contain the rows that replace them.
 
     files by statistics  ->  live rows by key (key_index.py)  ->  rows after the merge  ->  one commit
 
@@ -91,7 +91,7 @@ class MergeOnRead:
         applied = snapshot.transactions.get(app_id)
         for _ in range(_ATTEMPTS):
             if snapshot.transactions.get(app_id) != applied:
-                raise StorageError(f"another process is applying {app_id} to the table", where=str(snapshot.table))
+                raise StorageError(f"another process has committed to the table as {app_id}", where=str(snapshot.table))
             if not self._may_merge(snapshot, plan):
                 return None
             searched = SearchedKeys(_cast(changes.select(list(plan.match)), snapshot.schema))
@@ -272,7 +272,7 @@ def _merge_by_sql(
 
 
 def _is_newer(snapshot: LogSnapshot, part: _Found, sequences: pa.ChunkedArray, least: str) -> Any:
-    """Return a mask of rows older than their matching changes; None if all rows are older."""
+    """Return which rows are older than their matching changes; None if all are older."""
     greatest = part.file.stats.get("maxValues", {}).get(_SEQUENCE)
     if isinstance(greatest, str) and greatest < least:
         return None
@@ -388,7 +388,7 @@ def _joined(old: Any, new: Positions) -> Any:
 
 
 def _is_among(values: Positions, found: Any) -> Any:
-    """Return a mask of the ascending numbers `values` that occur in the ascending numbers `found`."""
+    """Return which of the ascending numbers `values` occur in the ascending numbers `found`."""
     places = np.searchsorted(found, values)
     places[places == len(found)] = 0
     return found[places] == values if len(found) else np.zeros(len(values), np.bool_)

@@ -41,8 +41,8 @@ class MergePlan:
         update: Column -> expression for updates.
         insert_when: Condition for the insertion of an unmatched source row.
         insert: Column -> expression for inserts.
-        effect: The matched source rows that take effect, if this is known without evaluating SQL: `all`, or only rows that are
-            `newer` than the target row by `_hs_sequence`. Every expression is then a source column, a matched row is deleted if
+        effect: The matched source rows that take effect, if this is known without evaluating SQL: `all`, or `newer` (only rows
+            newer than the target row by `_hs_sequence`). Every expression is then a source column, a matched row is deleted if
             its source row has `_hs_delete` (unless `update` assigns DELETED), and all other matched rows are updated. Otherwise
             `sql`.
     """

@@ -58,7 +58,7 @@ class SparkCatalog:
             raise ReplicateError(f"{show_catalog_name(name)} is a view in the catalog", where=str(place), advice=_ANOTHER)
         if not is_same_location(properties["Location"], spark_path(place)):
             raise ReplicateError(
-                f"{show_catalog_name(name)} is another table in the catalog, located at {properties['Location']}",
+                f"in the catalog, {show_catalog_name(name)} is a different table, located at {properties['Location']}",
                 where=str(place),
                 advice=_ANOTHER,
             )

@@ -48,7 +48,7 @@ class ParkedBatch:
             rows); or `message` for invalid messages.
         schema_id: The schema id of the messages, if known and unique.
         table_schema: The schema of the target table, if known.
-        reason: The reason; for dead letters with too many different reasons, `several reasons`.
+        reason: Why the messages wait or are dead letters; `several reasons` for a group with too many.
         log_topic: The topic of the messages in the pipeline's own log.
         from_offset: Offset of the first message.
         until_offset: Offset after the last message.

@@ -273,7 +273,7 @@ class ParkingLot:
         """End a release whose other messages were applied; return the number of messages moved to the dead-letter topic.
 
         Args:
-            held: Messages that wait, possibly again, for their table or transaction.
+            held: Messages that wait, possibly again, for their table, transaction or load.
             waiting: Messages that still wait for their schema.
             dead: Messages that can never be a change.
         """

@@ -39,7 +39,7 @@ class Selection:
 
     Args:
         states: A subset of `dead`, `delayed` and `parked`.
-        reason: Substring of the reason.
+        reason: Substring of the reason, compared without case.
         schema_id: The schema id of the messages.
         since_us: Messages that were parked or dead-lettered at or after this time, microseconds since 1970 UTC.
         until_us: Messages that were parked or dead-lettered before this time, microseconds since 1970 UTC.

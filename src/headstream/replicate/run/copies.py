@@ -79,7 +79,7 @@ class TopicCopy:
 
 
 _AGAIN_US: Final = {DeadLetterTable: 10_000_000, TopicCopy: 60_000_000}
-"""Pause before a failed copy is retried, microseconds; the next micro-batch waits while an attempt waits for a cluster."""
+"""Pause before a failed copy is retried, microseconds; each attempt delays the next micro-batch."""
 
 
 def check_copies(config: ReplicateConfig) -> None:

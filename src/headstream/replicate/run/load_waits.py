@@ -73,7 +73,7 @@ class LoadWaits:
         Args:
             read_us: The log time up to which the log has been read, including the current micro-batch, if known.
             release: A release whose messages are decoded and no longer wait.
-            waiting: Further messages (RAW_SCHEMA) that wait for their schema, in addition to messages in the ledger.
+            waiting: Messages (RAW_SCHEMA) that wait for their schema, in addition to messages in the ledger.
         """
         read = max(self.read_us, read_us or 0)
         if not self._waits_for_schemas:

@@ -26,7 +26,7 @@ _COUNTERS: Final = (
     ("incomplete_transactions", "incomplete_transactions", "Transactions applied without all of their events."),
     ("tombstones", "tombstones", "Messages skipped because they have a null payload."),
     (_UNPLACED, _UNPLACED, "Changes without a position in their transaction, applied immediately (with atomic)."),
-    ("untold", _UNPLACED, f"Old name of {_UNPLACED}; removed in the next release."),
+    ("untold", _UNPLACED, f"Old name of {_UNPLACED}; will be removed in the next release."),
     ("processing_seconds", "seconds", "Time spent in micro-batches, seconds."),
 )
 _VECTORS: Final = (
@@ -35,11 +35,11 @@ _VECTORS: Final = (
     ("key_index_size", "index_bytes", "Size of the key indexes of a table, bytes."),
 )
 _WAITING: Final = (
-    ("parked", "Messages that wait for their schema or table."),
+    ("parked", "Messages that wait for their schema, table, transaction or load."),
     ("delayed", "Messages that have waited too long for their schema."),
-    ("dead", "Dead letters that were not redriven."),
+    ("dead", "Dead letters that were neither redriven nor discarded."),
     ("waiting_bytes", "Size of all waiting messages, bytes."),
-    ("oldest_wait_seconds", "Age of the oldest message that waits for its schema or table, seconds."),
+    ("oldest_wait_seconds", "Age of the oldest waiting message, seconds."),
     ("waiting_for_loads", "Rows of full loads that wait until all partitions have been read up to the load."),
     ("open_transactions", "Incomplete transactions that wait for events."),
 )
@@ -57,10 +57,8 @@ def describe_pipeline(status: dict[str, Any]) -> Iterator[Metric]:
         yield _of_tables(name, text, {table: found[key] for table, found in vectors.items() if found[key] is not None})
     for name, text in _WAITING:
         yield _gauge(name, text, status[name] or 0)
-    oldest = status["oldest_transaction"]
-    yield _gauge(
-        "oldest_transaction_seconds", "Age of the oldest incomplete transaction.", 0 if oldest is None else oldest["wait_seconds"]
-    )
+    oldest = status["oldest_transaction"] or {"wait_seconds": 0}
+    yield _gauge("oldest_transaction_seconds", "Age of the oldest open transaction, seconds.", oldest["wait_seconds"])
     failures = {found["table"]: found["failures"] for found in status["failing_tables"]}
     yield _of_tables("table_failures", "Consecutive failures to apply changes to a table.", failures)
     catalog = status["catalog"]

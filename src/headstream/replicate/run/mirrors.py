@@ -68,8 +68,8 @@ class _State:
     Args:
         since_us: Time since which Iceberg may lack versions, microseconds since 1970 UTC; or None.
         version: The Delta version that Iceberg has; None if unknown.
-        refused: The reason why the table cannot have a mirror (a column without an equivalent), or None.
-        synced_us: Time of the last check that found the mirror up to date, microseconds since 1970 UTC.
+        refused: The reason why the newest Delta version cannot be mirrored (a column without an equivalent), or None.
+        synced_us: Start of the last attempt that updated or refused the table, microseconds since 1970 UTC; 0 if none did.
         vacuum_us: Time since which a vacuum waits for the mirror, microseconds since 1970 UTC, or None.
     """
 
@@ -161,7 +161,7 @@ class IcebergMirrors:
         with self._work.changed:
             state = self._states[table]
             if refused is not None and refused != state.refused:
-                _LOGGER.warning("%s.%s has no Iceberg table: %s", *table, refused)
+                _LOGGER.warning("the Iceberg table of %s.%s was not updated: %s", *table, refused)
             state.refused, state.synced_us, self._is_silent = refused, began_us, False
             if refused is None:
                 state.version, state.since_us = version, state.offered_us if state.offered_us > began_us else None

@@ -81,7 +81,7 @@ class PipelineReport:
 
 
 def find_schema_store(checkpoint: Path, noted: str | None) -> Path:
-    """Return the directory of a pipeline's schema store, as recorded by its last run or in a checkpoint that was moved."""
+    """Return the schema store's directory that the last run recorded or, if it does not exist here, the one in the checkpoint."""
     return Path(noted) if noted and Path(noted).is_dir() else checkpoint / "zone"
 
 

@@ -28,7 +28,7 @@ class Summary:
         released: Parked messages that were applied.
         dead: Messages moved to the dead-letter topic.
         tombstones: Messages with a null payload, which were skipped.
-        parked: Messages that currently wait for their schema or table.
+        parked: Messages that currently wait for their schema, table, transaction or load.
         delayed: Messages that are currently in the delayed topic.
         incomplete_transactions: Transactions that, by the settings, were applied without all of their events.
         changes_without_transaction_position: With `atomic`, changes without a position (from older versions of Replicate).

@@ -89,7 +89,7 @@ class RegistryClient:
                     return body
                 if status == 404:
                     return None
-                reason = f"it answers {status}"
+                reason = f"HTTP status {status}"
                 if status not in _PASSING:
                     break
             if attempt < self._settings.retries:

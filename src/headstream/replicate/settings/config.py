@@ -77,7 +77,7 @@ class ReplicateConfig:
         kafka: Kafka client settings, such as `kafka.security.protocol`.
         tables: Directory or URI of the Delta tables: one per source table, at `<schema>/<table>`.
         checkpoint: Directory or URI of the pipeline's own state.
-        checkpoint_from: Directory of a checkpoint that is copied to begin a new checkpoint in an object store.
+        checkpoint_from: Directory of a checkpoint to move to `checkpoint`, which must then be in an object store.
         local_copy: The local working copy, if the checkpoint is in an object store; set by the pipeline.
         rules: The tables and their settings.
         zone: Directory or URI of the schema store; by default in the checkpoint.
@@ -287,7 +287,7 @@ def find_problems(settings: Mapping[str, Any]) -> list[Problem]:
         if value is not None and value < least:
             problems.append(Problem(setting, what))
     if not 0 <= settings.get("max_dead_rate", 0) <= 1:
-        problems.append(Problem("max_dead_rate", "the share must be 0 to 1", "Write 0.1 for one message in ten"))
+        problems.append(Problem("max_dead_rate", "the share must be from 0 to 1", "Write 0.1 for one message in ten"))
     if settings.get("kafka") and not is_kafka(settings.get("source")):
         problems.append(Problem("kafka", "Kafka client settings require a Kafka source"))
     if settings.get("max_bytes_per_batch") is not None and is_kafka(settings.get("source")):

@@ -32,7 +32,7 @@ class TableSettings:
         engine: Engine that runs merges; `auto` chooses the engine by the session and the size of the work.
         merge_strategy: Whether merges rewrite files or write deletion vectors; `auto` chooses by size.
         keys: Source columns that identify a row; empty: the primary key.
-        include_columns: Patterns of the source columns that the target has. Key columns are always included.
+        include_columns: Patterns of the source columns that the target has; key columns are always included.
         exclude_columns: Patterns of the source columns that the target does not have.
         rename_columns: Source column -> target column.
         deletes: `apply` deletes rows, `soft` marks rows as deleted, `skip` ignores deletions.

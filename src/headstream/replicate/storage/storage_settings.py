@@ -84,7 +84,7 @@ def _check_endpoint(endpoint: str) -> None:
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidOptionError(
-            "the endpoint of the object store must be a URL", where="storage", advice="Write https://host:9000"
+            "the endpoint of the object store must be a URL", where="storage", advice="Write, for example, https://host:9000"
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise InvalidOptionError(

@@ -187,7 +187,7 @@ class TargetTables:
             version: Number of the unit; must increase.
             repeated: Whether changes may already be applied, by another unit or an earlier run of this unit.
             is_observed: Whether the changes were passed to observe(); otherwise they are treated as all changes logged until now.
-            stored: Schema id -> further changes, stored on executors, that were passed to observe().
+            stored: Schema id -> more changes, stored on executors, that were passed to observe().
         """
         present = [schema_id for schema_id, batches in changes.items() if any(batch.num_rows for batch in batches)]
         tables: dict[Name, dict[str, list[str]]] = {}

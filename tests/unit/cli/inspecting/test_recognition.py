@@ -41,7 +41,7 @@ def test_what_the_proposal_contradicts_is_read_and_noted() -> None:
 def test_bytes_of_nothing_known_say_what_comes_nearest() -> None:
     for data in (b"", bytes(range(200)), b"plain text, and nothing else" * 3):
         found = recognize(data)
-        assert (found.dialect, str(found.fault)) == ("unknown", "the format is not recognised at byte 0")
+        assert (found.dialect, str(found.fault)) == ("unknown", "the bytes match no known format at byte 0")
     assert "which does not match" in recognize(bytes(range(200))).reader.notes[0]
 
 

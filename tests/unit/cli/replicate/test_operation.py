@@ -92,7 +92,7 @@ def test_redrive_shows_first_and_then_asks_the_pipeline(tmp_path: Path) -> None:
     work.processor.sweep()
     assert work.digest(source, *LINES)
     assert run(work, "status")["requests"] == []
-    with pytest.raises(InvalidInputError, match="no parked message or dead letter matches"):
+    with pytest.raises(InvalidInputError, match="no dead letter or delayed message matches"):
         run(work, "redrive", "--reason", "never said")
     work.close()
 

@@ -35,7 +35,7 @@ def test_context_is_refused_when_its_name_or_url_is_invalid() -> None:
         (("create", "a", "file:///tmp/y"), "the context 'a' already exists"),
         (("use", "b"), "there is no context 'b'"),
         (("update", "b", "file:///tmp/y"), "there is no context 'b'"),
-        (("create", "b", "nothing"), "the string is not a URL"),
+        (("create", "b", "nothing"), "the value is not a URL"),
     ):
         result = invoke("context", *arguments)
         assert result.exit_code in (1, 2)

@@ -103,15 +103,18 @@ def test_decode_metadata_orders_columns_by_ordinal() -> None:
         ({"schemaId": None}, "schemaId"),
         ({"schemaId": 5}, "schemaId"),
         ({"lineage": None}, "lineage .* must be an object, not NoneType"),
-        ({"lineage": {"schema": "s"}}, "table of the metadata message is None"),
+        ({"lineage": {"schema": "s"}}, "table of the metadata message must be of type str, not None"),
         ({"lineage": {"schema": "s", "table": ""}}, "the table name in the metadata message is empty"),
         ({"tableStructure": []}, "tableStructure .* must be an object, not list"),
         ({"tableStructure": {}}, "tableColumns .* must be an object, not NoneType"),
         ({"tableStructure": {"tableColumns": {"a": 1}}}, "'a' .* must be an object, not int"),
-        ({"tableStructure": {"tableColumns": {"a": {"type": "INT4"}}}}, "ordinal of the metadata message is None"),
+        (
+            {"tableStructure": {"tableColumns": {"a": {"type": "INT4"}}}},
+            "ordinal of the metadata message must be of type int, not None",
+        ),
         (
             {"tableStructure": {"tableColumns": {"a": {"ordinal": True, "type": "INT4"}}}},
-            "ordinal of the metadata message is True",
+            "ordinal of the metadata message must be of type int, not True",
         ),
         ({"tableStructure": {"tableColumns": {"a": {"ordinal": 0, "type": "INT4"}}}}, "'a' has the ordinal 0"),
         (

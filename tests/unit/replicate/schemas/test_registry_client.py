@@ -39,6 +39,6 @@ def test_client_asks_again_after_failures_that_pass_and_keeps_what_it_was_told(s
 @pytest.mark.parametrize(("answers", "count"), [([401], 1), ([503] * 3, 3), ([302], 1)])
 def test_client_names_the_registry_when_it_cannot_be_asked(server: Server, answers: list[int], count: int) -> None:
     server.answers = answers
-    with pytest.raises(StorageError, match=rf"schema 7: it answers {answers[0]}"):
+    with pytest.raises(StorageError, match=rf"schema 7: HTTP status {answers[0]}"):
         RegistryClient(RegistrySettings(url=server.url, retries=2)).fetch(7)
     assert len(server.asked) == count

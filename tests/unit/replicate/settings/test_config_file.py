@@ -158,7 +158,7 @@ def test_load_config_takes_a_uri_of_a_store_for_each_place(tmp_path: Path, setti
     ("line", "what"),
     [
         ('acces_key_id = "x"', r"storage\.acces_key_id: the setting does not exist; did you mean access_key_id\?"),
-        ('endpoint = "h:9000"', r"storage: the endpoint of the object store must be a URL\. Write https://host:9000"),
+        ('endpoint = "h:9000"', r"storage: the endpoint of the object store must be a URL\. Write, for example, https://"),
         ('secret_access_key = "hidden"', r"storage: the object store's access_key_id is missing"),
         ('retry = "soon"', r"storage\.retry: "),
     ],

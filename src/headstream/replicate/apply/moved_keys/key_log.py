@@ -186,7 +186,7 @@ class KeyLog(UnitMemory):
             self.replace(self._rows.cast(schema))
 
     def leave_out(self, names: Sequence[str]) -> None:
-        """Record that no logged change carries the given columns, because a schema older than the changes adds them."""
+        """Record that no logged change carries the given columns, which an older schema has added to the table later."""
         rows = self._rows
         if rows is None or not names:
             return
@@ -250,7 +250,7 @@ class KeyLog(UnitMemory):
                 self._by_key.setdefault(event.before, []).append(number)
 
     def mask(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return a mask of rows that may have a logged key: every value of the row's key occurs in a logged key."""
+        """Return which rows may have a logged key: every value of the row's key occurs in a logged key."""
         found = pa.chunked_array([pa.repeat(bool(self), rows.num_rows)])
         if self._rows is None:
             return found
@@ -293,7 +293,7 @@ def read_events(rows: pa.Table, keys: Sequence[str], first: int = 0) -> list[Key
 
 
 def _is_among(values: pa.ChunkedArray, known: pa.Array) -> pa.ChunkedArray:
-    """Return a mask of the values that occur in `known`; one of the two types must hold the values of both."""
+    """Return which values occur in `known`; one of the two types must hold the values of both."""
     try:
         return pc.is_in(values.cast(known.type), known)
     except pa.ArrowInvalid:  # the values have the wider type

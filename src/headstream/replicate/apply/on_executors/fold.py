@@ -70,7 +70,7 @@ class FoldTask:
         names: The columns of decoded changes, with the table's spelling.
         metadata: The columns and keys of the changes' schema, with the table's spelling.
         settled: Rows with a position below this string have been removed by a load.
-        tombstones: The key columns and `_hs_deletion` of tombstones that can be above a change, or None.
+        tombstones: The key columns and `_hs_deletion` of tombstones that can be newer than a change, or None.
     """
 
     names: tuple[str, ...]

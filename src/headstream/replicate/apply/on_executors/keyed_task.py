@@ -138,7 +138,7 @@ class KeyedTask(ABC):
         return in_table_types(named.select(self.keys), self.fold.types)
 
     def _are_of(self, changes: pa.Table, keys: pa.Table | None) -> npt.NDArray[np.bool_]:
-        """Return a mask of the changes with one of the given keys."""
+        """Return which changes have one of the given keys."""
         found = np.zeros(changes.num_rows, np.bool_)
         if keys is not None and keys.num_rows:
             numbered = self._own_keys(changes).append_column("_hs_place", pa.array(np.arange(changes.num_rows)))

@@ -89,7 +89,7 @@ class SparkChanges:
         return rows if self.batch.left_out is None else leave_out(rows, CHANGE_COORDINATES, self.batch.left_out)
 
     def leave_out(self, coordinates: pa.Table) -> None:
-        """Exclude further changes, of any schema of the micro-batch, from fetches and merges."""
+        """Exclude additional changes, of any schema of the micro-batch, from fetches and merges."""
         self.batch.left_out = join_coordinates([self.batch.left_out, coordinates])
 
     def coordinates(self, wanted: pa.Table | None = None) -> pa.Table:
@@ -192,7 +192,7 @@ class SparkChanges:
         return join_key_statistics(pickle.loads(content.as_buffer()) for content in found)
 
     def join(self, task: KeyedTask, stored: DataFrame | None) -> JoinedChanges:
-        """Join the changes on executors to `stored` rows (KeyedTask.stored_types) in the range of their keys; None: no rows."""
+        """Join the changes on executors to the `stored` rows (KeyedTask.stored_types) in their key range, if there are any."""
         count = self.batch.count_buckets(self.num_rows, self.statistics.size_bytes)
         pieces = self.batch.contents(self.schema_ids).mapInArrow(_splitting(task, count), _PIECE)
 

@@ -1,4 +1,4 @@
-"""The source rows of a merge into an SCD type 1 table, and the report from which the merge is planned; also used on executors."""
+"""The source rows of a merge into an SCD type 1 table, and the report on which the merge plan depends; also runs on executors."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ Nearly every change is a complete image that is newer than its row; the engine m
 
     keys with changes that omit columns, or with a schema that has dropped columns
     keys that key updates connect                             replayed from logged changes (key_log.py)
-    keys whose columns have versions, with a change that is not newer
+    keys whose columns have versions, with a change that is not newer than the row
     softly deleted keys with other changes in the batch       a deleted row keeps its last values
 
 row_merge.py resolves a key. Values stay in Arrow tables; each value is taken from the row that wrote it. Executors resolve a
@@ -81,7 +81,7 @@ class KnownDeletions(Protocol):
     """Interface through which a resolver reads tombstones."""
 
     def find(self, rows: pa.Table) -> pa.Table:
-        """Return the keys of rows that have a higher tombstone: key columns and `_hs_deletion`, the highest sequence."""
+        """Return the rows' keys with tombstones newer than the oldest row: key columns, and `_hs_deletion` (the newest)."""
 
 
 class Resolver:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstream.replicate.codec import TableMetadata
-from headstream.replicate.columns.changes import OLD_PREFIX, OPERATIONS
+from headstream.replicate.columns.changes import OLD_PREFIX, OPERATIONS, key_moved
 from headstream.replicate.columns.column_masks import ColumnMasks, ask_masks
 
 _UPDATE: Final = pa.scalar(OPERATIONS.index("UPDATE"), pa.int8())
@@ -41,7 +41,7 @@ def read_events(changes: pa.Table, metadata: TableMetadata, columns: Iterable[st
     keys = list(metadata.key_columns)
     present = ColumnMasks(metadata)
     updates = pc.equal(changes["_hs_operation"], _UPDATE)
-    moved = pc.and_(updates, _key_moved(changes, keys))
+    moved = key_moved(changes, keys)
     left_out = present.leaves_out(changes["_hs_columns"])
     partial = pc.and_(updates, left_out)
     if not present.all.issuperset(columns):  # the source has dropped a column: an update does not carry it
@@ -59,14 +59,6 @@ def read_events(changes: pa.Table, metadata: TableMetadata, columns: Iterable[st
     found = found.select([*names, "_hs_sequence", "_hs_delete", "_hs_partial", "_hs_columns"])
     names = [*keys, *(OLD_PREFIX + key for key in keys), "_hs_sequence", "_hs_transaction", "_hs_event"]
     return Events(found, changes.num_rows, present.of, rejected, _with_old_keys(departing, keys).select(names))
-
-
-def _key_moved(changes: pa.Table, keys: list[str]) -> pa.ChunkedArray:
-    """Return a mask of rows with a different key before the change; a before image can contain only the changed key columns."""
-    moved = pa.chunked_array([pa.repeat(False, changes.num_rows)])
-    for key in keys:
-        moved = pc.or_(moved, pc.fill_null(pc.not_equal(changes[key], changes[OLD_PREFIX + key]), False))
-    return moved
 
 
 def _with_old_keys(moved: pa.Table, keys: list[str]) -> pa.Table:
@@ -89,7 +81,7 @@ def _departures(moved: pa.Table, keys: list[str]) -> pa.Table:
 
 
 def _changes_nothing(masks: ColumnMasks, changes: pa.Table) -> pa.ChunkedArray:
-    """Return booleans that select changes with an empty change mask; all False with large objects, which masks omit."""
+    """Return which changes have an empty change mask; all False if the table has large objects, which change masks omit."""
     if masks.lobs or "_hs_changed" not in changes.schema.names:
         return pa.chunked_array([pa.repeat(False, changes.num_rows)])
     return ask_masks(changes["_hs_changed"], lambda mask: bool(mask) and not any(mask or b""))

@@ -78,7 +78,7 @@ class Histories:
             stored: Versions of the rows' keys with the key columns and STORED; see divide().
             read_whole: Returns the versions of given keys, with all columns of the source and STORED.
             present: See Events.present.
-            crossed: Further changes, of keys whose histories must be replayed, or None.
+            crossed: Changes, not in `rows`, of keys whose histories must be replayed, or None.
         """
         history = divide(stored, rows, list(self.keys), soft=self.soft, ends=self.ends)
         again = take_rows(rows, history.replayed)

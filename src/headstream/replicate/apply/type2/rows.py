@@ -165,7 +165,7 @@ def _flags(array: pa.ChunkedArray) -> _Bools:
 
 
 def _repeats(rows: _Rows) -> _Bools:
-    """Return a mask of changes that are already stored or repeat an earlier change of the batch."""
+    """Return which changes are already stored or repeat an earlier change of the batch."""
     at = rows.group * (rows.open_rank + 1) + rows.rank
     ended = (rows.group * (rows.open_rank + 1) + rows.valid_to)[rows.is_stored & (rows.valid_to != rows.open_rank)]
     gone = np.concatenate([ended, at[rows.is_stored & rows.deletes]])
@@ -203,7 +203,7 @@ def _replayed_groups(rows: _Rows, *, soft: bool, ends: Sequence[str]) -> _Bools:
 
 
 def _loaded_again(rows: _Rows) -> _Bools:
-    """Return a mask of load rows that directly follow a row of the same load, and so may be the same row."""
+    """Return which load rows directly follow a row of the same load, and so may be the same row."""
     again = np.zeros(rows.count, np.bool_)
     if not pc.any(pc.match_substring(rows.sequences, LOAD_MARK)).as_py():
         return again

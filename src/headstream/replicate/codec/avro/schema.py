@@ -173,7 +173,7 @@ class _Parser:
         for known in reversed(self.named):
             if known.rpartition(".")[2] == short:
                 return self.named[known]
-        raise SchemaError(f"{name!r} is neither an Avro type nor a type that the schema defines earlier", where=place or None)
+        raise SchemaError(f"{name!r} is neither an Avro type nor a type defined earlier in the schema", where=place or None)
 
 
 def _full_name(node: dict[str, Any], namespace: str, place: str) -> tuple[str, str]:

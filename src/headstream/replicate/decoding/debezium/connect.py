@@ -184,7 +184,7 @@ class Placeholders:
         self._lists.append([{"scale": 0, "value": value} for value in one_byte_each])
 
     def marks(self, values: pa.Array) -> npt.NDArray[np.bool_] | None:
-        """Return a mask of values that are a placeholder; None if there are none.
+        """Return which values are a placeholder; None if no value is one.
 
         Args:
             values: Values in the type in which they were read.
@@ -203,7 +203,7 @@ class Placeholders:
 
 
 def is_unknown(field: ConnectField, values: pa.Array) -> pa.Array:
-    """Return a mask of before values that can stand for unknown values: null or, in a NOT NULL column, the default or zero.
+    """Return which before values can stand for unknown values: null or, in a NOT NULL column, the default or zero.
 
     Args:
         values: Values in the type in which they were read. Structs and strings with a semantic name can always be unknown.

@@ -90,7 +90,7 @@ class DebeziumRows:
 
 @dataclass(slots=True)
 class _Part:
-    """Messages of one table with the same key columns: their rows in the raw batch, and the columns read."""
+    """Messages of one table with the same key columns: their row numbers in the raw batch, and their columns."""
 
     rows: RowNumbers
     fields: tuple[ConnectField, ...]
@@ -416,7 +416,7 @@ class _Decoding:
 
 
 def _begin_alike(keys: pa.BinaryArray, key: bytes | None) -> npt.NDArray[np.bool_]:
-    """Return a mask of keys with the same prefix as `key` or, if `key` is not an object, of keys that are not objects."""
+    """Return which keys have the same prefix as `key` or, if `key` is not an object, which keys are not objects."""
     head = _key_head(key or b"")
     alike = pc.starts_with(keys, pattern=head)
     if head.endswith(b'":'):  # without a schema, keys with a different number of columns can share the prefix
