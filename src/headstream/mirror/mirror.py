@@ -10,8 +10,8 @@ A message is written together with its position in the source (hops.py). After a
 destination's messages after the last checkpoint, and skips source messages that exist there. After a kill between steps 2
 and 3, the next run only reads back more messages. Step 3 is delayed until the committed offsets of the source have passed all
 messages that were read back.
-Each message is thus copied once to any kind of destination, without producer ids. Exception: if a server stores the last request of
-a killed mirror only after the next run has read back, the messages of this request are copied twice.
+Each message is thus copied once to any kind of destination, without producer ids. Exception: if a server stores the last request
+of a killed mirror only after the next run has read back, the messages of this request are copied twice.
 """
 
 from __future__ import annotations
