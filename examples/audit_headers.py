@@ -1,4 +1,4 @@
-"""Audit headers: who sent a message, through which hands it went, and when, typed and in order, beside any payload.
+"""Audit headers: the applications that sent and forwarded a message, with times, typed and in order, beside any payload.
 
 python examples/audit_headers.py
 """
@@ -10,11 +10,11 @@ import headstream as hs
 
 
 def sent_by(application: str, headers: hs.Headers | None = None) -> hs.Headers:
-    """Return headers with one more audit entry; those before it stay as they are."""
+    """Return headers with one more audit entry; earlier entries are unchanged."""
     known = hs.Headers() if headers is None else headers
     return known.with_(
         ("audit.application", application),
-        ("audit.time", time.time_ns() // 1000),  # microseconds, an int64: a number, not a text to be parsed
+        ("audit.time", time.time_ns() // 1000),  # microseconds as an int64: a number, not text to parse
         ("audit.hop", hs.uint16(len(known.getall("audit.hop")) + 1)),
     )
 
@@ -37,7 +37,7 @@ trail = zip(*(approved.headers.getall(f"audit.{name}") for name in ("hop", "appl
 for hop, application, when in trail:
     print(hop, application, datetime.fromtimestamp(when.as_int64() / 1e6, UTC).isoformat())
 
-# Names that begin with hs. are Headstream's own: nobody can forge what the log itself writes.
+# Names that begin with hs. are reserved, so that clients cannot forge headers that the log writes.
 with log.producer("bank/payments") as producer:
     try:
         producer.send(b"forged", headers={"hs.origin.topic": "bank/payments"})

@@ -1,4 +1,4 @@
-"""Two workers of one group share the partitions of a topic; what one leaves undone, the other gets.
+"""Two workers of one group share the partitions of a topic; each message is processed once.
 
 python examples/groups.py
 """
@@ -11,9 +11,9 @@ import headstream as hs
 
 
 def work(name: str, log: hs.Client, done: list[str]) -> None:
-    """Read as a member of the group until nothing has come for a second."""
+    """Read as a member of the group until no message arrives for a second."""
     with log.consumer("shop/orders", group="billing", timeout_ms=1000) as consumer:
-        for message in consumer:  # committed when the next one is asked for
+        for message in consumer:  # committed when the next message is requested
             done.append(f"{name}: order {message.key!r} from partition {message.partition}")
 
 
@@ -24,8 +24,8 @@ with hs.connect("memory://") as log:
             producer.send(b'{"total": 12.5}', key=b"%d" % number)
 
     with log.consumer("shop/orders", group="billing") as first:
-        print("alone it reads partitions", sorted(first.positions))
-        print("and has polled", len(first.poll(10)), "messages, which it does not commit: they come again")
+        print("the only member reads partitions", sorted(first.positions))
+        print("it polls", len(first.poll(10)), "messages without a commit; they are delivered again")
 
     done: list[str] = []
     workers = [threading.Thread(target=work, args=(name, log, done)) for name in ("one", "two")]
@@ -33,7 +33,7 @@ with hs.connect("memory://") as log:
         worker.start()
     for worker in workers:
         worker.join()
-    print(len(done), "orders done, each once")
+    print(len(done), "orders processed, each once")
 
     group = log.group("shop/orders", "billing")
     for partition in group.partitions:

@@ -1,4 +1,4 @@
-"""Typed handlers: a program is its functions; parameters come from the payload, the headers and the message.
+"""Typed handlers: functions whose arguments come from the payload, the headers and the message.
 
 python examples/handlers.py
 """
@@ -13,7 +13,7 @@ app = hs.App("file:///var/lib/shop")  # or headstream://user:password@host:8090,
 
 @dataclass
 class Order:
-    """What a customer ordered."""
+    """An order of a customer."""
 
     number: int
     product: str
@@ -21,7 +21,7 @@ class Order:
 
 @dataclass
 class Invoice:
-    """What the customer pays."""
+    """The amount that the customer pays."""
 
     number: int
     cents: int
@@ -33,10 +33,10 @@ PRICES = {"teapot": 2500, "cup": 700}
 @app.consume(
     "shop/orders",
     group="billing",
-    produce="shop/invoices",  # what the function returns is stored there before the order is committed
+    produce="shop/invoices",  # the return value is stored there before the order is committed
     on_error=hs.Retry(attempts=2, delay="10ms"),
     dead_letter="shop/orders.dead",
-    concurrency=2,  # two partitions at a time; the order within each is kept
+    concurrency=2,  # two partitions concurrently; messages of a partition stay in order
 )
 async def bill(order: Order, source: hs.string, message: hs.ReceivedMessage) -> Invoice:
     """Return the invoice of an order."""
@@ -51,7 +51,7 @@ def book(invoice: Invoice) -> None:
 
 
 async def try_it() -> None:
-    """Run the handlers over a log in memory, as a test does."""
+    """Run the handlers on a log in memory, as in a test."""
     async with hs.connect_async("memory://") as log:
         await log.create_topic("shop/orders", partitions=2)
         await log.create_topic("shop/invoices")
@@ -66,4 +66,4 @@ async def try_it() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(try_it())  # a service calls app.run() instead: until Ctrl-C
+    asyncio.run(try_it())  # a service calls app.run(), which runs until Ctrl-C

@@ -1,12 +1,12 @@
-"""Retry topics: attempts, delays and a dead letter where a log remembers no single messages, as Kafka.
+"""Retry topics: attempts, delays and dead letters in a log that stores no state of single messages, such as Kafka.
 
 python examples/retry_topics.py                         in memory
 python examples/retry_topics.py kafka://host:9092
 
-A failed message is sent to the topic of its next attempt, and after the last one to the dead-letter topic. Each of these
-topics has one delay, so that a message never waits for one with a longer delay. What this does not have: order, since a message
-that failed comes after later ones of its key; and exactly one copy, since a crash between the copy and the commit repeats it: the
-headers retry.topic, retry.partition and retry.offset tell a repeated one.
+A failed message is sent to the topic of its next attempt, and after the last attempt to the dead-letter topic. All messages of a
+retry topic have the same delay, so that a message never waits for a message with a longer delay. There are two limitations. The
+order is not kept: a failed message is processed after later messages of its key. Copies can be repeated: a crash between the copy
+and the commit sends the copy again; the headers retry.topic, retry.partition and retry.offset identify a repeated copy.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ import headstream as hs
 TOPIC, GROUP = "shop/orders", "billing"
 DEAD = f"{TOPIC}.dead"
 DELAYS_S = (0.1, 0.3)
-"""The delays before the second and the third attempt; in earnest seconds and minutes, well below max.poll.interval.ms (5 min)."""
+"""The delays before the second and the third attempt; in production, use seconds to minutes, below max.poll.interval.ms."""
 LAST = 1 + len(DELAYS_S)
 
 
 def topic_of(attempt: int) -> str:
-    """Return the topic that has messages for an attempt."""
+    """Return the topic with the messages for an attempt."""
     return TOPIC if attempt == 1 else DEAD if attempt > LAST else f"{TOPIC}.retry-{attempt}"
 
 
 def consume(log: hs.Client, attempt: int, process: Callable[[hs.ReceivedMessage], None], ended: threading.Event) -> None:
-    """Process the messages of one attempt, until it has ended; one thread or process each, as many as there are partitions."""
+    """Process the messages of one attempt until `ended` is set. Run one thread or process per partition at most."""
     with (
         log.producer(topic_of(attempt + 1), linger_ms=0) as producer,
         log.consumer(topic_of(attempt), group=GROUP, timeout_ms=200) as consumer,
     ):
         while not ended.is_set():
-            for message in consumer:  # its offset is committed when the next one is asked for
+            for message in consumer:  # committed when the next message is requested
                 if attempt > 1:
                     due_s = message.timestamp / 1e6 + DELAYS_S[attempt - 2]
                     time.sleep(max(0.0, due_s - time.time()))
@@ -45,11 +45,11 @@ def consume(log: hs.Client, attempt: int, process: Callable[[hs.ReceivedMessage]
                     process(message)
                 except Exception as error:
                     receipt = producer.send(message.payload, key=message.key, headers=headers_of(message, attempt, error))
-                    receipt.result()  # stored before the offset is committed: a crash repeats the message, and loses none
+                    receipt.result()  # stored before the commit: a crash repeats a message, but loses none
 
 
 def headers_of(message: hs.ReceivedMessage, attempt: int, error: Exception) -> hs.Headers:
-    """Return the headers of a copy: the message's own, where it came from first, and why it failed."""
+    """Return the headers of a copy: the message's headers, its original position, and the error."""
     kept = [(name, value) for name, value in message.headers.items() if name not in ("retry.attempts", "retry.error")]
     if attempt == 1:
         kept += [("retry.topic", hs.string(message.topic)), ("retry.partition", hs.int32(message.partition))]
@@ -59,7 +59,7 @@ def headers_of(message: hs.ReceivedMessage, attempt: int, error: Exception) -> h
 
 
 def main(url: str) -> None:
-    """Process 20 orders, of which one fails always and one the first time."""
+    """Process 20 orders; one order always fails, and another order fails once."""
     done: list[tuple[bytes | None, int]] = []
     ended = threading.Event()
 
@@ -83,8 +83,8 @@ def main(url: str) -> None:
         ended.set()
         for worker in workers:
             worker.join()
-    print(f"{letter.payload!r} was given up after {letter.headers['retry.attempts']} attempts: {letter.headers['retry.error']}")
-    print(f"it came from {letter.headers['retry.topic']}, partition {letter.headers['retry.partition']}")
+    print(f"{letter.payload!r} failed {letter.headers['retry.attempts']} times: {letter.headers['retry.error']}")
+    print(f"it was sent to {letter.headers['retry.topic']}, partition {letter.headers['retry.partition']}")
     assert letter.payload == b"order 13"
     assert letter.headers["source"] == "web"
     assert letter.headers["retry.attempts"] == LAST

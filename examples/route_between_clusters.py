@@ -1,7 +1,7 @@
-"""Routing between clusters by header, the use that typed headers were proposed for (KIP-82): a mirror that reads headers alone.
+"""Routing between clusters by header, a use for which headers were proposed (KIP-82): a mirror that reads only headers.
 
-Each region has a log of its own. Messages for another region are carried there, payloads are not looked into, and what has
-been carried once does not come back. Killed at any time, the mirror continues, and each message arrives once.
+Each region has its own log. Messages for another region are copied to its log without reading their payloads, and copies are not
+copied back. If the mirror is killed, the next run continues, and each message is copied once.
 
     python examples/route_between_clusters.py
 """
@@ -13,7 +13,7 @@ from headstream.mirror import Mirror, MirrorOptions
 
 
 def to(region: str) -> Callable[[hs.ReceivedMessage], str | None]:
-    """Return the route of messages for a region: the same topic there, unless the message is not for it."""
+    """Return the route for a region: the same topic for messages of the region; all other messages are skipped."""
 
     def route(message: hs.ReceivedMessage) -> str | None:
         wanted = message.headers.get("region")
@@ -29,13 +29,13 @@ with logs["eu"].producer("shop/orders") as producer:
     for number, region in enumerate(["eu", "us", "eu", "us"]):
         producer.send(b"order %d" % number, key=b"%d" % number, headers={"region": region, "priority": hs.uint8(number)})
 
-for _ in range(2):  # a second run finds nothing to do, and nothing goes in a circle
+for _ in range(2):  # the second run copies nothing: there are no new messages, and copies are not copied back
     for here, there in (("eu", "us"), ("us", "eu")):
         stats = Mirror(logs[here], logs[there], MirrorOptions(once=True, route=to(there))).run()
-        print(f"{here} -> {there}: {stats.copied} carried, {stats.left_out} left, {stats.looped} from there")
+        print(f"{here} -> {there}: {stats.copied} copied, {stats.left_out} skipped, {stats.looped} from {there}")
 
 for message in logs["us"].poll("shop/orders"):
-    print("us has", message.payload, dict(message.headers.items())["priority"], "from", message.headers["hs.mirror"].value)
+    print("us contains", message.payload, dict(message.headers.items())["priority"], "from", message.headers["hs.mirror"].value)
 assert {message.payload for message in logs["us"].poll("shop/orders")} == {b"order 1", b"order 3"}
 
 for log in logs.values():

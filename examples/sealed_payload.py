@@ -1,11 +1,11 @@
-"""A sealed payload with readable headers: routers and operators read the headers, only the holders of the key the payload.
+"""A sealed payload with readable headers: everyone can read the headers, and only holders of the key can read the payload.
 
     pip install cryptography
     python examples/sealed_payload.py
 
-The headers are bound to the payload (as associated data of AES-GCM): whoever changes one is found out. Without the package
-cryptography this signs the payload and the headers (HMAC-SHA256, from the standard library) and leaves them readable:
-changes are found out, but nothing is secret.
+The headers are authenticated with the payload (as associated data of AES-GCM), so changes of a header are detected. Without the
+package cryptography, the payload and the headers are only signed (HMAC-SHA256, from the standard library): changes are detected,
+but the payload is readable.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ SEAL = "seal"
 
 
 def seal(payload: bytes, headers: hs.Headers) -> tuple[bytes, hs.Headers]:
-    """Return what is sent: the sealed payload, and the headers with the seal."""
-    bound = headers.as_bytes()  # kinds and order are in it
+    """Return the sealed payload, and the headers with the seal."""
+    bound = headers.as_bytes()  # includes the kinds and the order
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError:
@@ -32,7 +32,7 @@ def seal(payload: bytes, headers: hs.Headers) -> tuple[bytes, hs.Headers]:
 
 
 def unseal(message: hs.Message) -> bytes:
-    """Return the payload; ValueError where it or a header is not what was sealed."""
+    """Return the payload; ValueError if the payload or a header was changed."""
     bound = message.headers.without(SEAL).without("seal.kind").as_bytes()
     sealed, tag = message.payload or b"", message.headers[SEAL].as_raw()
     if message.headers["seal.kind"] == "hmac-sha256":
@@ -49,12 +49,12 @@ def unseal(message: hs.Message) -> bytes:
 
 
 def refusal(check: Callable[[], object]) -> str:
-    """Return why something is refused."""
+    """Return the message of the ValueError that a call raises."""
     try:
         check()
     except ValueError as error:
         return str(error)
-    raise AssertionError("it was not refused")
+    raise AssertionError("the call raised no ValueError")
 
 
 log = hs.connect("memory://")
@@ -64,8 +64,8 @@ with log.producer("clinic/results") as producer:
     producer.send(payload, headers=headers)
 
 (message,) = log.poll("clinic/results", start="first")
-print("anybody reads:", {key: value.value for key, value in message.headers.items() if key != SEAL})
-print("sealed with", message.headers["seal.kind"], "- holders of the key read:", unseal(message).decode())
+print("readable without the key:", {key: value.value for key, value in message.headers.items() if key != SEAL})
+print("sealed with", message.headers["seal.kind"], "- readable with the key:", unseal(message).decode())
 
 pairs = [(key, hs.bool(True) if key == "urgent" else value) for key, value in message.headers.items()]
 forged = hs.Message(payload=message.payload, headers=hs.Headers(pairs))

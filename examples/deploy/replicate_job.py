@@ -1,8 +1,8 @@
-"""The pipeline as a job of spark-submit: its arguments are those of `headstream replicate run`.
+"""The pipeline as a job for spark-submit, with the arguments of `headstream replicate run`.
 
     spark-submit --master yarn --conf spark.driver.memory=4g replicate_job.py --config replicate.toml
 
-Settings given to spark-submit and in spark-defaults.conf are used; those of [spark] in the file override them.
+Settings of spark-submit and spark-defaults.conf are used; settings in the file's section [spark] override them.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""Read a log with Spark: as a batch, with typed header columns, and as a stream that ends when it has read what is there.
+"""Read a log with Spark: as a batch with typed header columns, and as a stream that ends after the existing messages.
 
     python examples/spark/read.py [file:///var/lib/shop]
 
-Without a URL it makes a small log in a temporary directory first.
+Without a URL, the program first creates a small log in a temporary directory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def make_log(url: str) -> None:
-    """Send some orders, some of them more than once."""
+    """Send a thousand orders."""
     with hs.connect(url) as log:
         log.create_topic("shop/orders", partitions=4)
         with log.producer("shop/orders") as producer:
@@ -30,7 +30,7 @@ def make_log(url: str) -> None:
 
 
 def read_batch(spark: SparkSession, url: str) -> list[tuple[str, int, float]]:
-    """Return number and sum by source, of orders that were tried for the first time."""
+    """Return the number and the total of the orders with attempt 0, by source."""
     from pyspark.sql.functions import expr
 
     orders = (
@@ -46,7 +46,7 @@ def read_batch(spark: SparkSession, url: str) -> list[tuple[str, int, float]]:
 
 
 def copy_stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> None:
-    """Append to a Delta table the messages that the table lacks; a second run continues where the first ended."""
+    """Append new messages to a Delta table; a second run continues after the first run's messages."""
     orders = spark.readStream.format("headstream").option("url", url).option("subscribe", "shop/orders").load()
     rows = orders.selectExpr(
         "partition", "offset", "timestamp", "headers:source::string AS source", "CAST(payload AS string) AS text"
@@ -56,14 +56,14 @@ def copy_stream(spark: SparkSession, url: str, table: str, checkpoint: str) -> N
 
 
 def main() -> None:
-    """Do all of it."""
+    """Read the log as a batch and as a stream."""
     with tempfile.TemporaryDirectory() as work:
         url = sys.argv[1] if len(sys.argv) > 1 else Path(work, "log").as_uri()
         if len(sys.argv) < 2:
             make_log(url)
         spark = session("read")
         for source, count, total in read_batch(spark, url):
-            print(f"{source}: {count} orders, {total:.2f} in all")
+            print(f"{source}: {count} orders, total {total:.2f}")
         table = str(Path(work, "table"))
         copy_stream(spark, url, table, str(Path(work, "checkpoint")))
         print(f"{spark.read.format('delta').load(table).count()} rows in the table")

@@ -1,4 +1,4 @@
-"""A tracing id from producer to table: the header goes with the message, and is a column at the end.
+"""A trace id from the producer to a table: the header is sent with the message, and becomes a column.
 
 pip install 'headstream[spark]'
 python examples/spark/trace_to_table.py
@@ -14,7 +14,7 @@ from headstream.spark import session
 directory = Path(tempfile.mkdtemp(prefix="headstream-trace-"))
 url = f"file://{directory}/log"
 
-# The producer: W3C trace context is text, and stays text.
+# The producer: a W3C trace context is a header of kind string.
 traces = [f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01" for _ in range(3)]
 with hs.connect(url) as log:
     log.create_topic("shop/orders", partitions=2)
@@ -22,7 +22,7 @@ with hs.connect(url) as log:
         for number, trace in enumerate(traces):
             producer.send(b"order %d" % number, key=b"%d" % number, headers={"traceparent": trace, "attempt": hs.uint8(1)})
 
-# The pipeline: a header is a column, typed, without a user-defined function.
+# The pipeline: a header becomes a typed column, without a user-defined function.
 spark = session("trace-to-table", jars=False, quick_start=True)
 orders = (
     spark.read.format("headstream")
@@ -33,7 +33,7 @@ orders = (
 )
 orders.write.parquet(f"{directory}/table")
 
-# Whoever looks into the table finds the request that a row came from.
+# The table contains the trace of the request from which each row originates.
 for row in spark.read.parquet(f"{directory}/table").orderBy("payload").collect():
     assert row.trace in traces
     print(row.payload, row.attempt, row.trace)

@@ -1,8 +1,8 @@
-"""Write a log with Spark: a batch with typed headers, and a stream from topic to topic that can be run again.
+"""Write to a log with Spark: a batch with typed headers, and a repeatable stream from one topic to another.
 
     python examples/spark/write.py [file:///var/lib/shop]
 
-Without a URL it makes a log in a temporary directory.
+Without a URL, the program creates a log in a temporary directory.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def create_topics(url: str) -> None:
-    """Make the topics: Spark does not."""
+    """Create the topics, because the sink does not create them."""
     with hs.connect(url) as log:
         log.create_topic("shop/orders", partitions=4, if_not_exists=True)
         log.create_topic("shop/big-orders", partitions=2, if_not_exists=True)
 
 
 def write_batch(spark: SparkSession, url: str) -> None:
-    """Write a thousand orders, all of them or none."""
+    """Write a thousand orders atomically."""
     orders = spark.range(1000).selectExpr(
         "CONCAT('order ', id) AS payload",
         "CAST(id % 50 AS STRING) AS key",
@@ -40,7 +40,7 @@ def write_batch(spark: SparkSession, url: str) -> None:
 
 
 def copy_big(spark: SparkSession, url: str, checkpoint: str) -> None:
-    """Copy orders of 200 and more with all their headers, each once; a second run continues where the first ended."""
+    """Copy each order of 200 or more once, with all headers; a second run continues after the first run's orders."""
     reader = spark.readStream.format("headstream").option("url", url).option("subscribe", "shop/orders")
     orders = reader.option("headers", "array").option("headerColumns", "total DOUBLE").load()
     big = orders.filter("total >= 200").select("key", "headers", "payload", "id")
@@ -50,7 +50,7 @@ def copy_big(spark: SparkSession, url: str, checkpoint: str) -> None:
 
 
 def main() -> None:
-    """Write, copy, and say how many there are."""
+    """Write and copy orders, and print the message count of each topic."""
     spark = session(quick_start=True)
     try:
         with tempfile.TemporaryDirectory() as scratch:

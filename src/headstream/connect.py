@@ -146,7 +146,7 @@ def _parse(url: str | None) -> tuple[str, SplitResult]:
     try:
         parts = split_url(text)
     except ValueError as error:
-        raise InvalidUrlError(f"the string is not a URL: {error}", advice=f"Use {_KINDS}") from None
+        raise InvalidUrlError(f"the URL is invalid: {error}", advice=f"Use {_KINDS}") from None
     if "@" in text and "://" in text and parts.scheme not in ("file", "memory"):
         # Error texts must not contain the password, which can have slashes and other special characters.
         text = f"{parts.scheme}://...{text[text.rindex('@') :]}"

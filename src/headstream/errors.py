@@ -14,8 +14,8 @@
     │   ├── TopicNotFoundError
     │   ├── PartitionNotFoundError
     │   └── GroupNotFoundError
-    ├── AlreadyExistsError                       a stream or topic of that name exists
-    ├── ClosedError                              used after close()
+    ├── AlreadyExistsError                       a stream, topic or user with that name exists
+    ├── ClosedError                              used while it is not open
     ├── AccessError                              a server denies access to this user
     │   ├── AuthenticationError                  not logged in: missing, wrong or expired credentials
     │   └── PermissionDeniedError                logged in, but without the permission
@@ -42,7 +42,7 @@
     │   ├── StorageError                         the operating system refused a file operation
     │   │   ├── DiskFullError                    no space, or the user's quota is used up
     │   │   └── PartitionClosedError             a sync failed: no more appends until the log is opened again
-    │   └── OffsetOutOfRangeError                the message at an offset was dropped by retention, or is not written yet
+    │   └── OffsetOutOfRangeError                the message at an offset was removed, or is not written yet
     ├── ReplicateError                           the Replicate pipeline
     │   ├── SchemaError                          a metadata message or schema that cannot be used
     │   │   └── SchemaChangeError                a change of the source's schema that a table cannot follow
@@ -142,7 +142,7 @@ class DecodeError(HeadstreamError, ValueError):
 
     def __str__(self) -> str:
         need = "" if self.need is None else f": {self.need} bytes needed"
-        have = "" if self.need is None or self.have is None else f", {self.have} there"
+        have = "" if self.need is None or self.have is None else f", {self.have} available"
         text = f"{self.what} at byte {self.at}{need}{have}" + ("" if self.where is None else f" ({self.where})")
         return text if self.advice is None else f"{text}. {self.advice}"
 
@@ -168,11 +168,11 @@ class GroupNotFoundError(NotFoundError):
 
 
 class AlreadyExistsError(HeadstreamError):
-    """A stream or topic with that name already exists."""
+    """The name is taken, for example by a stream, a topic or a user."""
 
 
 class ClosedError(HeadstreamError):
-    """A log, producer or consumer was used after it was closed."""
+    """An object, such as a log, a producer or a consumer, was used while it was not open."""
 
 
 class AccessError(HeadstreamError):
@@ -300,7 +300,7 @@ class PartitionClosedError(StorageError):
 
 
 class OffsetOutOfRangeError(LogError):
-    """The message at an offset was dropped by retention, or has not been written yet."""
+    """The message at an offset was removed, for example by retention, or has not been written yet."""
 
 
 class ReplicateError(HeadstreamError):

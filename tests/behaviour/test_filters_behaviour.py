@@ -102,7 +102,7 @@ def test_a_message_that_the_filter_cannot_be_applied_to_goes_by_policy(
             producer.send(b"x", headers={} if value is None else {"attempt": value}, partition=at(1))
     with caplog.at_level(logging.WARNING, "headstream.client"):
         assert offsets(log.poll(TOPIC, where="attempt >= 3")) == [0, 2]
-    assert "some messages are skipped because the filter cannot be applied to them: attempt >= 3" in caplog.text
+    assert "some messages are skipped because this filter cannot be applied to them: attempt >= 3" in caplog.text
     assert offsets(log.poll(TOPIC, where="attempt >= 3", on_filter_error="deliver")) == [0, 1, 2, 4]
     assert offsets(log.poll(TOPIC, where="attempt >= 3 OR _offset = 1")) == [0, 1, 2]
     with log.consumer(TOPIC, where="attempt >= 3", timeout_ms=0) as consumer:

@@ -55,7 +55,7 @@ def test_memory_urls_are_private_without_a_name_and_shared_with_one() -> None:
         ("http://host", "the user name is missing"),
         ("headstream://host/path", "a server.s URL must not have a path"),
         ("ftp://host", "ftp:// is not a supported scheme"),
-        ("http://[::1", "the string is not a URL"),
+        ("http://[::1", "the URL is invalid"),
     ],
 )
 def test_other_urls_are_refused_with_what_to_write(url: str, text: str) -> None:

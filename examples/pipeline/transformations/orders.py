@@ -1,4 +1,4 @@
-"""A declarative pipeline over a log: a table of orders, headers typed. docs/spark.md tells how to run it."""
+"""A declarative pipeline that reads a log: a table of orders with typed headers. docs/spark.md describes how to run it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ spark = SparkSession.active()
 
 @dp.materialized_view
 def orders() -> DataFrame:
-    """Orders, one row a message."""
+    """Orders, one row per message."""
     reader = (
         spark.read.format("headstream").option("url", "file:///tmp/headstream-pipeline/log").option("subscribe", "shop/orders")
     )

@@ -140,7 +140,7 @@ def _since(when: datetime) -> PollingStrategy:
 def _no_start(start: object) -> InvalidInputError:
     return InvalidInputError(
         f"{start!r} is not a valid start position",
-        advice="Use an offset, first, last, next, a time such as 2026-01-31T12:00:00Z or a datetime, or -1h or a timedelta",
+        advice="Use an offset; first, last or next; a time (2026-01-31T12:00:00Z or a datetime); or an age (-1h or a timedelta)",
     )
 
 
@@ -172,7 +172,9 @@ def choice_of(
         number = int.from_bytes(partition.value, "little")
     if type(number) is not int:
         raise InvalidInputError(
-            f"{partition!r} is not a partition", where=str(topic), advice=f"Pass a number from {numbers[0]} or hs.Partitioning"
+            f"{partition!r} is not a partition",
+            where=str(topic),
+            advice=f"Pass a number, {numbers[0]} or higher, or an hs.Partitioning",
         )
     if number not in numbers:
         raise PartitionNotFoundError(

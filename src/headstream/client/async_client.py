@@ -89,7 +89,7 @@ class AsyncClient:
 
     @property
     def identity(self) -> Awaitable[str | None]:
-        """The UUID of this log; None before the first write: `await log.identity`."""
+        """The UUID of this log, as `await log.identity`; None before the first write."""
         return self._worker.run(lambda: self._client.identity)
 
     @property

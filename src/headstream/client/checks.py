@@ -121,5 +121,5 @@ def _check_names(options: Mapping[str, Any], known: Iterable[str], noun: str) ->
 def check_names(names: object) -> list[str]:
     """Return the value if it is a list of topic names; InvalidInputError if not."""
     if not isinstance(names, Iterable):
-        raise InvalidInputError(f"the topic must be a stream/topic or a list, not {names!r}")
+        raise InvalidInputError(f"the topic must be a name such as shop/orders, or a list of names, not {names!r}")
     return [check_text("a topic", name) for name in names]

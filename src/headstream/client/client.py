@@ -503,7 +503,7 @@ class Client:
                 start: Where to start in a partition without a committed offset: an offset, `first` (the default), `last` (only
                     messages appended later), or a PollingStrategy.
                 states: States to deliver, by default `available`; None delivers all messages.
-                where: A filter of messages by headers and fields, for example `attempt >= 3 AND source IN ('web', 'app')`.
+                where: A filter on headers and fields, for example `attempt >= 3 AND source IN ('web', 'app')`.
                 on_filter_error: Action for a message in which the filter compares incomparable values, such as a string
                     and a number: `skip` (the default), `deliver`, or `raise` HeaderError.
                 timeout_ms: Iteration ends after this time without a message; None waits without limit.
@@ -568,8 +568,8 @@ class Client:
                 a PollingStrategy. The default is `next` with a consumer, else `first`.
             count: Maximum number of messages; a poll returns at most 64 MiB per partition.
             states: States to return; None returns all messages.
-            where: A filter of messages by headers and fields, for example `attempt >= 3 AND source IN ('web', 'app')`; all stored
-                messages are examined until `count` messages match.
+            where: A filter on headers and fields, for example `attempt >= 3 AND source IN ('web', 'app')`; stored messages are
+                examined until `count` messages match.
             on_filter_error: Action for a message to which the filter cannot be applied: `skip`, `deliver` or `raise`.
             consumer: Name of the polling consumer, or `headstream.core.model.polling.OffsetOwner.group(name)`.
             auto_commit: Whether to commit the returned messages for the consumer immediately.
@@ -604,7 +604,7 @@ class Client:
         states: StatesInput = ("available",),
         on_filter_error: str = "skip",
     ) -> FilterPlan:
-        """Return how a filter is evaluated in this log: the fields that the filter reads, where it runs, and its input.
+        """Return how a filter is evaluated in this log: the fields that it reads, where it runs, and the form of its input.
 
         Args:
             topic: `stream/topic` in which to count the segments that the filter skips and reads.
@@ -779,7 +779,7 @@ class Client:
         """Flush and close the client's producers, and close its consumers without a commit; a second call does nothing.
 
         Raises:
-            HeadstreamError: a producer could not store all messages, or a consumer could not close cleanly. The client is closed.
+            HeadstreamError: a producer could not store all messages, or a consumer failed to close; the client is closed anyway.
         """
         if self._is_closed:
             return

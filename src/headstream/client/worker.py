@@ -67,7 +67,7 @@ class Worker:
         return await self.take(functools.partial(call, *args, **kwargs), None)
 
     async def take(self, call: Callable[[], _T], put_back: Callable[[_T], object] | None) -> _T:
-        """Run a call that takes messages in the thread; a cancellation loses no message.
+        """In the thread, run a call that takes messages; a cancellation loses no message.
 
         The next call starts after this call has ended, so that a commit, for example, never includes messages that are put back.
 

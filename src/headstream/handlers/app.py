@@ -185,7 +185,7 @@ class App:
             _raise_failure(self._tasks)
             checks = 0 if left else checks + 1
             if left and loop.time() >= until_s:
-                raise WaitTimeoutError(f"{left} was not committed in time", advice="Set a longer timeout_ms")
+                raise WaitTimeoutError(f"the messages in {left} were not committed in time", advice="Set a longer timeout_ms")
             if left:
                 await asyncio.sleep(_CHECK_EVERY_S)
 

@@ -47,11 +47,11 @@ class _Step:
     policy: ErrorPolicy
     dead_letter: str | None
     skips: Callable[[Any], bool] | None
-    """Whether the hook need not be called; None: the hook is always called."""
+    """Returns whether the hook can be skipped; None: the hook is always called."""
 
 
 class Chain:
-    """The interceptors of one client in sending order; InvalidOptionError if one is invalid. Thread-safe if all are."""
+    """The interceptors of one client, in sending order; thread-safe if they are. InvalidOptionError: one is invalid."""
 
     def __init__(self, interceptors: Iterable[object]) -> None:
         steps: dict[str, list[_Step]] = {hook: [] for hook in HOOKS}
@@ -64,16 +64,16 @@ class Chain:
         self._commit = tuple(steps["on_commit"])
         self._bridge = LoopBridge()
         self.skips_send: Callable[[HeadersInput | None], bool] | None = _skips_of(self._send)
-        """Whether a message with these headers can skip send(); None: no message can skip it."""
+        """Returns whether a message with the given headers can skip send(); None: no message can skip send()."""
         self.skips_receive: Callable[[Message], bool] | None = _skips_of(self._receive)
-        """Whether a message can skip receive(); None: no message can skip it."""
+        """Returns whether a message can skip receive(); None: no message can skip receive()."""
         every = (*self._send, *self._acknowledged, *self._receive, *self._commit)
         self.async_names = sorted({step.name for step in every if inspect.iscoroutinefunction(step.call)})
-        """The interceptors with a coroutine function."""
+        """The names of the interceptors with a coroutine function."""
 
     @property
     def is_async(self) -> bool:
-        """Whether a hook is a coroutine function; the hooks are then called in threads of the client."""
+        """Whether a hook is a coroutine function; calls that run hooks are then made in threads of the client."""
         return bool(self.async_names)
 
     @property

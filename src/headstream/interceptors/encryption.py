@@ -127,7 +127,7 @@ class Encryption(Interceptor):
             payload = cipher.decrypt(nonce, sealed, _bound_bytes(text, message, names))
         except InvalidTag:
             raise InvalidInputError(
-                "the payload, the key or an authenticated header was changed, or another key was used"
+                "the payload, the message's key or an authenticated header was changed, or another encryption key was used"
             ) from None
         return replace(message, payload=payload, headers=message.headers.without(ENCRYPTION_HEADER), checksum=-1)
 

@@ -75,7 +75,7 @@ class Interceptor:
         return message
 
     def skips_send(self, headers: HeadersInput | None) -> bool:
-        """Return whether a message can be sent without a call of on_send, so that no Message is created.
+        """Return whether a message can be sent without calling on_send; no Message is then created.
 
         Called for each message if this is the client's only interceptor with on_send. If skips_send() raises an error, on_send is
         called.
@@ -86,7 +86,7 @@ class Interceptor:
         return False
 
     def skips_receive(self, message: Message) -> bool:
-        """Return whether a message can be delivered without a call of on_receive; see skips_send()."""
+        """Return whether a message can be delivered without calling on_receive; see skips_send()."""
         return False
 
     def on_commit(self, topic: str, offsets: Mapping[int, int]) -> None | Awaitable[None]:

@@ -44,9 +44,9 @@ class Tracing(Interceptor):
     Args:
         tracer_provider: A provider of OpenTelemetry's SDK; by default the global provider.
         propagator: Reads and writes the context; by default the global propagator (the variable OTEL_PROPAGATORS).
-        rate: The share of messages sent outside of any trace that begin a trace, 0 to 1. All other messages, and messages of
-            unsampled traces, get no span and no header, at the lowest cost. None leaves sampling to the provider: each message
-            gets a header, so receivers know whether its trace is sampled.
+        rate: Of the messages sent outside of any trace, the share that begins a trace, 0 to 1. All others, and messages of
+            unsampled traces, get neither a span nor a header, at the lowest cost. None leaves sampling to the provider: each
+            message gets a header, so receivers know whether its trace is sampled.
 
     Raises:
         MissingExtraError: opentelemetry-api is not installed (the extra `tracing`).
@@ -73,7 +73,7 @@ class Tracing(Interceptor):
         """Number of messages outside of any trace to send before a message begins a trace; threads may miscount by one."""
 
     def skips_send(self, headers: HeadersInput | None) -> bool:
-        """Return whether a message with these headers gets no span and no header."""
+        """Return whether a message with these headers gets neither a span nor a header."""
         if self._current():  # a context is attached; it may not contain a trace
             current = self._trace.get_current_span().get_span_context()
             if current.is_valid:

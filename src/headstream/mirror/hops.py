@@ -59,7 +59,7 @@ def logs_passed(headers: Headers) -> list[str]:
 
 
 def with_hop(headers: Headers, hop: Hop) -> Headers:
-    """Return a message's headers with a further hop before its existing hops."""
+    """Return a message's headers with a hop added before the existing hops."""
     place = f"{hop.partition}.{hop.generation}" if hop.generation else str(hop.partition)
     text = f"{hop.log}/{hop.topic}/{place}/{hop.offset}"
     for log in logs_passed(headers):

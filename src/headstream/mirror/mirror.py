@@ -7,11 +7,11 @@
                   3. commit the end offsets of the destination: the next run reads back the messages after them
 
 A message is written together with its position in the source (hops.py). After a kill, the next run therefore reads the
-destination's messages from after the last checkpoint, and skips source messages that exist there. After a kill between steps 2
+destination's messages after the last checkpoint, and skips source messages that exist there. After a kill between steps 2
 and 3, the next run only reads back more messages. Step 3 is delayed until the committed offsets of the source have passed all
 messages that were read back.
-Each message is thus copied once to any kind of destination, without producer ids. Exception: a server stores the last request of
-a killed mirror after the next run has finished reading back.
+Each message is thus copied once to any kind of destination, without producer ids. Exception: if a server stores the last request
+of a killed mirror only after the next run has read back, the messages of this request are copied twice.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class MirrorStats:
         copied: Messages sent to the destination.
         found: Messages that an earlier run had already copied.
         looped: Messages skipped because they originate in the destination.
-        left_out: Messages that were skipped by the route or because they are marked for deletion.
-        missed: Messages that retention or compaction removed from the source before they were read.
+        left_out: Messages skipped because the route returned None or because they are marked for deletion.
+        missed: Offsets removed from the source before they were read; counted only if `states` is `keep`.
         bytes: Payload and key bytes sent.
         lag: Topic -> number of messages in the source that have not been read yet.
         behind_s: Age of the last read message at the time of reading, seconds; 0 if all messages have been read.
@@ -281,7 +281,9 @@ class Mirror:
         for message in messages:
             expected = topic.positions[message.partition]
             if message.offset < expected:
-                raise OffsetOutOfRangeError(f"offset {message.offset} arrived after offset {expected}", where=topic.name)
+                raise OffsetOutOfRangeError(
+                    f"offset {message.offset} arrived, but offset {expected} or higher was expected", where=topic.name
+                )
             if self._options.states == "keep":
                 self.stats.missed += message.offset - expected
             topic.positions[message.partition] = message.offset + 1

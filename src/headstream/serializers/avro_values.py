@@ -62,7 +62,7 @@ def avro(
 
     def decode(payload: bytes) -> Any:
         if payload[:2] != _MARKER or len(payload) < _HEAD_BYTES:
-            raise InvalidInputError("the payload does not have Avro's single-object encoding")
+            raise InvalidInputError("the payload is not in Avro's single-object encoding")
         writer = writers.get(payload[2:_HEAD_BYTES])
         if writer is None:
             mark = payload[2:_HEAD_BYTES].hex()

@@ -21,7 +21,7 @@ import sys
 from typing import Final
 
 _CHECK_SECONDS: Final = 0.2
-"""Interval of checks whether the parent runs, because a pipe does not close while a forked process has inherited it."""
+"""Interval at which the parent is checked, seconds; its pipe alone does not suffice, because a forked process can inherit it."""
 _STOP_SECONDS: Final = 20
 _END_SECONDS: Final = 10
 """Time after which a program that ignores the signal is killed."""

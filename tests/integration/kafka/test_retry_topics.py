@@ -15,4 +15,4 @@ def test_retry_topics_try_again_and_give_up_over_kafka() -> None:
     with empty_cluster() as url:
         ran = subprocess.run([sys.executable, EXAMPLE, url], capture_output=True, text=True, timeout=300, check=False)
         assert ran.returncode == 0, ran.stderr
-        assert "b'order 13' was given up after 3 attempts: ValueError: no such product" in ran.stdout
+        assert "b'order 13' failed 3 times: ValueError: no such product" in ran.stdout

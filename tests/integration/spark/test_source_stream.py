@@ -181,7 +181,7 @@ def test_stream_notices_a_topic_that_was_made_again(spark: SparkSession, url: st
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"endingOffsets": "latest"}, "endingOffsets is for batch reads"),
+        ({"endingOffsets": "latest"}, "endingOffsets is only for batch reads"),
         ({"startingOffsets": '{"shop/orders": {"1": 99, "2": 0}}'}, "offsets 99 to 2 cannot all be read"),
         ({"subscribe": "shop/nothing"}, "there is no topic 'shop/nothing'"),
     ],

@@ -36,7 +36,7 @@ WRONG: dict[str, Callable[[Any], object]] = {
     ),
     "a consumer has no option 'gruop'. Did you mean group": lambda log: log.consumer("shop/orders", gruop="billing"),
     "a topic must be a string, not 5": lambda log: log.consumer([5]),
-    "the topic must be a stream/topic or a list, not 5": lambda log: log.consumer(5),
+    "the topic must be a name such as shop/orders, or a list of names, not 5": lambda log: log.consumer(5),
     "linger_ms must be a number of milliseconds or a timedelta, not '5'": lambda log: log.producer("shop/orders", linger_ms="5"),
     "batch_count must be an integer, not 1.5": lambda log: log.producer("shop/orders", batch_count=1.5),
     "delivery_timeout_ms must be a number of milliseconds or a timedelta, not None": lambda log: log.producer(

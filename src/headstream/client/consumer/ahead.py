@@ -47,7 +47,7 @@ class Ahead:
             self._asked = position, polled
 
     def take(self, partition: int, offset: int) -> Polled | None:
-        """Return the prefetched batch of a position; None if no batch was requested or the batch is empty (possibly outdated)."""
+        """Return the prefetched batch of a position; None if no batch was requested, or if it is empty and may be outdated."""
         if self._asked is None or self._asked[0] != (partition, offset):
             return None
         asked, self._asked = self._asked, None

@@ -15,7 +15,8 @@ from headstream.core.model.deliveries import DeadLetterReason
 from headstream.core.model.leases import check_lease_us
 from headstream.core.model.message import Message, ReceivedMessage
 from headstream.core.model.quantities import parse_duration_us
-from headstream.errors import InvalidInputError, InvalidOptionError
+from headstream.errors import ClosedError, InvalidInputError, InvalidOptionError
+from headstream.forks import closed_by_fork, register_for_forks
 
 DelayInput = str | int | timedelta
 """A delay: a string such as `10s`, microseconds, or a timedelta."""
@@ -28,8 +29,21 @@ class BaseConsumer(ABC):
         timeout_ms: Iteration ends after this time without a message; None waits without limit.
     """
 
-    def __init__(self, timeout_ms: float | None) -> None:
+    def __init__(self, timeout_ms: float | None, where: str | None = None) -> None:
         self._timeout_ms = timeout_ms
+        self._where = where
+        self._is_closed = self._is_parents = False
+        register_for_forks(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: leave the messages, the membership and the leases to the parent process."""
+        self._is_parents = self._is_closed = True
+
+    def _check_open(self) -> None:
+        if self._is_parents:
+            raise closed_by_fork("consumer")
+        if self._is_closed:
+            raise ClosedError("the consumer is closed", where=self._where, advice="Create a new consumer with log.consumer()")
 
     # -- loops --------------------------------------------------------------------------------------------------------
 

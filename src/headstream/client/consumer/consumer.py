@@ -24,8 +24,7 @@ from headstream.client.consumer.settling import Settler, warning_of_lost_leases
 from headstream.client.transports.transport import Transport
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message, ReceivedMessage
-from headstream.errors import ClosedError, HeadstreamError, InvalidInputError, InvalidOptionError
-from headstream.forks import closed_by_fork, register_for_forks
+from headstream.errors import HeadstreamError, InvalidInputError, InvalidOptionError
 
 _WAIT_MS: Final = 1000
 """Interval at which a waiting consumer checks whether another thread has closed it, milliseconds."""
@@ -42,13 +41,11 @@ class Consumer(BaseConsumer):
     """
 
     def __init__(self, topic: TopicName, reading: Reading, timeout_ms: float | None, own: Transport | None = None) -> None:
-        super().__init__(timeout_ms)
+        super().__init__(timeout_ms, str(topic))
         self._name = topic
         self._reading = reading
         self._settler = reading if isinstance(reading, Settler) else None
         self._own = own
-        self._is_closed = self._is_parents = False
-        register_for_forks(self)
 
     @property
     def positions(self) -> dict[int, int]:
@@ -69,16 +66,6 @@ class Consumer(BaseConsumer):
     def may_wait(self) -> bool:
         """Whether take() can wait for a server although a message is buffered: take() first commits the previous message."""
         return self._reading.may_wait
-
-    def after_fork(self) -> None:
-        """In a forked child: leave the messages, the membership and the leases to the parent process."""
-        self._is_parents = self._is_closed = True
-
-    def _check_open(self) -> None:
-        if self._is_parents:
-            raise closed_by_fork("consumer")
-        if self._is_closed:
-            raise ClosedError("the consumer is closed", where=str(self._name), advice="Create a new consumer with log.consumer()")
 
     def _find_settler(self, message: Message) -> Settler | None:
         self._check_open()

@@ -118,7 +118,7 @@ def _warn_of_failures(topic: TopicName, where: str, on_error: str) -> None:
         return
     _warned.add((str(topic), where))
     done = "delivered" if on_error == "deliver" else "skipped"
-    _log.warning("%s: some messages are %s because the filter cannot be applied to them: %s", topic, done, where)
+    _log.warning("%s: some messages are %s because this filter cannot be applied to them: %s", topic, done, where)
 
 
 def _wrong(topic: TopicName, partition: int, offset: int) -> ChecksumError:

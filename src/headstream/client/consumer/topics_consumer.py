@@ -22,7 +22,6 @@ from headstream.client.consumer.settling import Settler
 from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message, ReceivedMessage
 from headstream.errors import (
-    ClosedError,
     HeadstreamError,
     InvalidInputError,
     InvalidOptionError,
@@ -31,7 +30,6 @@ from headstream.errors import (
     StreamNotFoundError,
     TopicNotFoundError,
 )
-from headstream.forks import closed_by_fork, register_for_forks
 
 _CHECK_EVERY_S: Final = 5.0
 """Interval at which patterns are matched against the existing topics, seconds."""
@@ -81,8 +79,6 @@ class TopicsConsumer(BaseConsumer):
         self._in_hand: Consumer | None = None
         self._next: Consumer | None = None
         self._checked_s = 0.0
-        self._is_closed = self._is_parents = False
-        register_for_forks(self)
         try:
             for name in wanted:
                 if not is_pattern(name):
@@ -141,16 +137,6 @@ class TopicsConsumer(BaseConsumer):
         self._next = None if self._next is consumer else self._next
         with suppress(*_NOT_FOUND):  # deleted together with its group
             consumer.close(commit=False)
-
-    def after_fork(self) -> None:
-        """In a forked child: leave the members of all topics' consumers to the parent process."""
-        self._is_parents = self._is_closed = True
-
-    def _check_open(self) -> None:
-        if self._is_parents:
-            raise closed_by_fork("consumer")
-        if self._is_closed:
-            raise ClosedError("the consumer is closed", advice="Create a new consumer with log.consumer()")
 
     def _find_ready(self, timeout_ms: float | None) -> Consumer | None:
         """Wait until a consumer has buffered messages; return the next of these consumers in rotation."""

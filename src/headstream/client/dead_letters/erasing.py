@@ -1,6 +1,6 @@
 """Erasure: removes the messages of a topic that match a filter, and their copies in dead-letter topics, from the disk.
 
-    1. find      the matching messages in every state, up to the ends of the partitions when find() starts
+    1. find      the matching messages in every state, up to the ends that the partitions have when find() starts
     2. mark      the messages are marked for deletion, with a fixed reason: readers now skip them
     3. remove    the segments that contain these messages are rewritten without them
 
@@ -33,7 +33,7 @@ ERASURE_REASON: Final = "headstream erase"
 
 _PAGE: Final = 10_000
 _ATTEMPTS: Final = 5
-"""Maximum searches of a partition from which retention or a compaction removes messages meanwhile."""
+"""Maximum number of searches of a partition; a search is repeated if retention or compaction removes messages meanwhile."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the step, the completed work, and the total work."""

@@ -62,7 +62,7 @@ class RedriveCounts:
     Args:
         matched: Dead letters that match the filter.
         redriven: Dead letters that were sent back.
-        resumed: Dead letters of an interrupted redrive that were completed.
+        resumed: Dead letters whose interrupted redrive was completed.
         foreign: Matching messages that were not sent, because they are not dead letters or their topic no longer exists.
     """
 

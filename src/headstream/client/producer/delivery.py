@@ -42,7 +42,7 @@ _SERVER_FAULT: Final = 1
 """Iggy status of an internal server error; the step that failed is unknown."""
 
 _MOST_IDS: Final = 3
-"""Maximum retries, each under a new producer id, of an out-of-sequence batch whose outcome was never unknown."""
+"""Maximum number of retries of a rejected batch, each under a new producer id."""
 
 
 class BatchDelivery(Protocol):

@@ -89,15 +89,7 @@ class EncodingProducer(Generic[_T]):
 
 
 class AsyncEncodingProducer(Generic[_T]):
-    """Sends values to one topic. Created by AsyncClient.producer(); use it in an `async with` statement.
-
-    Args:
-        topic: `stream/topic`, used in errors.
-        encode: A Serializer, or a function from a value to bytes.
-
-    Raises:
-        InvalidOptionError: `encode` is neither a Serializer nor a function.
-    """
+    """EncodingProducer for asyncio. Created by AsyncClient.producer(); use it in an `async with` statement."""
 
     def __init__(self, producer: AsyncProducer, topic: str, encode: Any) -> None:
         self.producer = producer

@@ -34,7 +34,7 @@ from headstream.errors import ClosedError, OutcomeUnknownError, PartitionClosedE
 from headstream.forks import closed_by_fork, register_for_forks
 
 _THREAD_JOIN_TIMEOUT_S: Final = 2.0
-"""Maximum time that close() waits for the server to release the producer's state, seconds; otherwise, the state expires."""
+"""Maximum time that close() waits for the server to release the producer's state, seconds; after this time, the state expires."""
 
 
 class Producer:

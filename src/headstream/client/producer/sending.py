@@ -1,7 +1,7 @@
 """Sending: groups messages into batches, chooses partitions, and decides when to send. Sans-IO: time is an argument.
 
     sending.add(message, key, partition, now_us)     adds a message to the open batch of its partition
-    sending.take(now_us)                             returns the next batch that is due: full, lingered, or flushed
+    sending.take(now_us)                             returns the next due batch: full, flushed, or at the end of its linger
     sending.remove_finished(batch)                   removes a batch that is stored or has failed
 
 The partition is the requested partition or is hashed from the key; for messages with neither, partitions rotate after each batch.
@@ -26,7 +26,7 @@ DEFAULT_LINGER_MS: Final = 5
 """Default linger, milliseconds. A longer linger fills larger batches; with a shorter linger, messages are stored sooner."""
 
 MAX_DELIVERY_TIMEOUT_MS: Final = 3_600_000
-"""After a producer's last batch, a log keeps the producer's state for longer than this (log/partition/producer_states.py)."""
+"""Maximum delivery timeout, milliseconds; a log keeps a producer's state for longer after its last batch (producer_states.py)."""
 
 _MAX_IGGY_BATCH_BYTES: Final = 10_000_000
 _MAX_IGGY_HEADER_BYTES: Final = 100_000

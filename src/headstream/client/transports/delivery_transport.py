@@ -35,7 +35,7 @@ class DeliveryViewCommands(Protocol):
 
 
 class LeaseCommands(Protocol):
-    """Commands of workers that lease messages of a group."""
+    """Commands for workers that lease messages of a group."""
 
     def lease(self, topic: TopicName, member: Member, request: LeaseRequest) -> Grant:
         """Lease messages of the first partition that has available messages."""
@@ -73,7 +73,7 @@ class LeaseAccess(Protocol):
 
     @property
     def leases(self) -> LeaseCommands:
-        """Commands of workers that share partitions."""
+        """Commands for workers that share partitions."""
 
 
 def find_views(transport: object) -> DeliveryViewCommands:

@@ -265,7 +265,7 @@ class KeyPartitioning(Protocol):
 
 @runtime_checkable
 class ClusterCounts(Protocol):
-    """Additional call of a transport to a cluster."""
+    """Additional call to a transport of a cluster."""
 
     def stats(self) -> ClusterStats:
         """Return the cluster's statistics."""

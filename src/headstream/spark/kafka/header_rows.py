@@ -179,7 +179,7 @@ def _block_decoder() -> HeaderDecoder:
 
 def _where(row: int, coordinates: Coordinates | None) -> str:
     if coordinates is None:
-        return f"row {row} of a column of headers"
+        return f"row {row} of a header column"
     topic, partition, offset = (column[row].as_py() for column in coordinates)
     return f"topic {topic}, partition {partition}, offset {offset}"
 

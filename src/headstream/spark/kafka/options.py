@@ -89,7 +89,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> KafkaR
     if "subscribe" in source:
         names = [_topic(name.strip(), "subscribe") for name in source["subscribe"].split(",") if name.strip()]
         if not names or len(set(names)) < len(names):
-            raise InvalidOptionError(f"subscribe={source['subscribe']} must not have a duplicate or empty topic")
+            raise InvalidOptionError(f"subscribe={source['subscribe']} must not contain a duplicate or empty topic")
         source["subscribe"] = ",".join(names)
     for option in ("assign", *_BY_PARTITION):
         if source.get(option, "").lstrip().startswith("{"):

@@ -79,7 +79,7 @@ def find_missing_jars() -> str:
 
     if pyspark.__version__.startswith(f"{SPARK_VERSION}."):
         return ""
-    return f"there are no jars of Delta, Avro and Kafka for PySpark {pyspark.__version__}: only deltalake merges tables"
+    return f"there are no jars of Delta, Avro and Kafka for PySpark {pyspark.__version__}: only deltalake can merge tables"
 
 
 def link_home(pyspark: Path) -> Path | None:

@@ -116,7 +116,7 @@ def plan_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
         raise InvalidOptionError(f"the column payload is missing in {', '.join(types) or 'none'}", advice="Name a column with AS")
     if options.topic is None and "topic" not in found:
         raise InvalidOptionError(
-            "the rows have no target topic", advice='Set .option("topic", "shop/orders"), or add a column topic'
+            "the rows have no target topic", advice='Set .option("topic", "shop/orders"), or add a column named topic'
         )
     unknown = [name for name in types if name not in found.values() and name not in taken]
     if unknown:
@@ -146,7 +146,7 @@ def _unknown(names: list[str]) -> InvalidOptionError:
     what = f"{', '.join(own)}, set by the log" if own else f"{', '.join(names)}, not part of a message"
     return InvalidOptionError(
         f"these columns cannot be written: {what}",
-        advice=f'To send headers, use .option("headerColumns", "{", ".join(names)}"); otherwise .drop({drops})',
+        advice=f'To send them as headers, use .option("headerColumns", "{", ".join(names)}"); otherwise, use .drop({drops})',
     )
 
 

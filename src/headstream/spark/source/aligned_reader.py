@@ -6,8 +6,8 @@ offsets contain the time and the topics' identities, so a repeated batch uses th
     {"cdc/data": {"1": 123, "2": 118}, "identity": {"log": "3b1f...", "cdc/data": "1/4", "read until": "1690000000000000"}}
 
 The time is taken from the newest message before the ends of the partitions are read, so messages appended later are not older. If
-the messages exceed a micro-batch's limits, the time is the latest time up to which all partitions fit. If the first messages have
-the same time and exceed the limits, the batch ends at the limits with this time.
+the messages exceed a micro-batch's limits, the time is the latest time up to which all partitions fit. If all of the first
+messages have the same time and exceed the limits, the batch ends at the limits.
 """
 
 from __future__ import annotations

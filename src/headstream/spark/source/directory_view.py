@@ -66,10 +66,6 @@ class DirectoryView(LogView):
                 return 0
 
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
-        """Return the end of the last send that fits into a number of bytes, or the end of the first send if none fits.
-
-        If the index is damaged, return the partition's end.
-        """
         with self._follow(partition) as follower:
             try:
                 return follower.offset_after(from_offset, size_bytes)

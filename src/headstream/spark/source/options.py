@@ -121,7 +121,7 @@ class SourceOptions:
             )
 
     def check_stream(self, *, has_limits: bool = True) -> None:
-        """Reject options that only batch reads or only newer Spark versions support (limits of a micro-batch)."""
+        """Reject the end options of batch reads and, unless `has_limits` is set, limits of micro-batches."""
         for option in _LIMIT_NAMES:
             if option.lower() in self.given and not has_limits:
                 raise InvalidOptionError(
@@ -130,7 +130,7 @@ class SourceOptions:
                 )
         for option in ENDING_OPTIONS:
             if option.lower() in self.given:
-                raise InvalidOptionError(f"{option} is for batch reads", advice="Use trigger(availableNow=True) in a stream")
+                raise InvalidOptionError(f"{option} is only for batch reads", advice="Use trigger(availableNow=True) in a stream")
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -230,7 +230,7 @@ def _filter(given: Mapping[str, str], states: frozenset[int] | None) -> Filter |
         raise InvalidOptionError(f"onFilterError must be one of {', '.join(_FILTER_POLICIES)}, not {policy}")
     if "where" not in given:
         if "onfiltererror" in given:
-            raise InvalidOptionError("onFilterError requires where, which is missing")
+            raise InvalidOptionError("onFilterError requires the option where, which is missing")
         return None
     try:
         return check_states(parse_filter(given["where"], _FILTER_POLICIES[policy]), states)

@@ -240,7 +240,7 @@ class _PartReader:
         """Count messages to which the filter cannot be applied; warn of the first messages."""
         if not self._failed_count:
             _LOGGER.warning(
-                "%s, before offset %d: some messages are %s because the filter cannot be applied to them: %s",
+                "%s, before offset %d: some messages are %s because this filter cannot be applied to them: %s",
                 self._part.range.topic_partition,
                 self._offset,
                 "delivered" if where.on_error is OnFilterError.DELIVER else "skipped",

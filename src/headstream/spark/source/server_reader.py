@@ -167,9 +167,9 @@ class ServerFollower:
         self.refresh()
         if polled.end_offset < until_offset or offset < self.first_offset:
             raise OffsetOutOfRangeError(
-                f"offsets {offset} to {until_offset} were requested, but {self.first_offset} to {polled.end_offset} exist",
+                f"offsets {offset} to {until_offset} were requested, but only {self.first_offset} to {polled.end_offset} exist",
                 where=self._where,
-                advice="Older messages were dropped by retention or deletion; later offsets were never written",
+                advice="Older messages were removed by retention or deleted; later offsets were never written",
             )
 
     def _check_generation(self, generation: int) -> None:

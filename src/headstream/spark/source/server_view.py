@@ -60,7 +60,6 @@ class ServerView(LogView):
         return self._measure(partition, from_offset, until_offset, 0).size_bytes
 
     def offset_after(self, partition: TopicPartition, from_offset: int, size_bytes: int) -> int:
-        """Return the end of the last send that fits into a number of bytes, or the end of the first send if none fits."""
         return self._measure(partition, from_offset, _LAST_OFFSET, size_bytes).reached_offset
 
     def _measure(self, partition: TopicPartition, from_offset: int, until_offset: int, size_bytes: int) -> MeasuredRange:

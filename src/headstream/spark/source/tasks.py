@@ -55,13 +55,13 @@ def plan_ranges(
             continue
         first, last = available.get(partition, Available(0, 0))
         is_missing = wanted.from_offset < first or max(wanted.from_offset, wanted.until_offset) > last
-        there = f"{first} to {last} exist" if partition in available else "this partition no longer exists"
+        there = f"only {first} to {last} exist" if partition in available else "this partition no longer exists"
         if is_missing and fail_on_data_loss:
             raise OffsetOutOfRangeError(
                 f"offsets {wanted.from_offset} to {wanted.until_offset} cannot all be read: {there}",
                 where=str(partition),
-                advice="Older records were dropped by retention or DeleteRecords; later offsets were never written or are lost. "
-                "Set failOnDataLoss=false to read the existing records",
+                advice="Older messages were removed by retention or DeleteRecords; later offsets were never written or are lost. "
+                "Set failOnDataLoss=false to read the existing messages",
             )
         part = OffsetRange(*partition, max(wanted.from_offset, first), min(wanted.until_offset, last))
         if is_missing:

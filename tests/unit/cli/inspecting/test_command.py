@@ -175,7 +175,7 @@ def test_the_command_prints_fields_and_fails_where_bytes_break(tmp_path: Path) -
     assert "attempt=uint8:3" in result.output
     result = run(str(whole), str(broken), "--output", "json")
     assert result.exit_code == 1
-    assert f"payload is cut short at byte {len(INPUTS['stored'][1]) - 7}: 7 bytes needed, 4 there ({broken})" in result.stderr
+    assert f"payload is cut short at byte {len(INPUTS['stored'][1]) - 7}: 7 bytes needed, 4 available ({broken})" in result.stderr
     one, two = json.loads(result.stdout)
     assert (one["format"], one["count"], one["fault"]) == ("binary", 3, None)
     assert (two["fault"]["need"], two["fault"]["have"]) == (7, 4)

@@ -166,7 +166,7 @@ def test_what_a_dialect_cannot_hold_is_refused() -> None:
     [
         (b"\x01\0\0", "a header is cut short"),
         (b"\x09\0\0\0k", "a header key is cut short"),
-        (b"\x01\0\0\0k\x01", "a header key is cut short at byte (4|24): 6 bytes needed, 2 there"),
+        (b"\x01\0\0\0k\x01", "a header key is cut short at byte (4|24): 6 bytes needed, 2 available"),
         (header("k", 1, b"vv")[:-1], "a header value is cut short"),
         (header("", 1, b"v"), "must have 1 to 255 bytes, not 0"),
         (header("k" * 256, 1, b"v"), "not 256"),

@@ -53,7 +53,7 @@ def test_reader_says_what_is_cut_short_and_stays_where_it_is(pull: str, size: in
 
 def test_reader_believes_no_length_beyond_its_end() -> None:
     data = struct.pack("<I", 0xFFFFFFFF) + b"text"
-    with pytest.raises(DecodeError, match="a name is cut short at byte 4: 4294967295 bytes needed, 4 there"):
+    with pytest.raises(DecodeError, match="a name is cut short at byte 4: 4294967295 bytes needed, 4 available"):
         Reader(data).pull_text32("a name")
     with pytest.raises(DecodeError, match="the length of a name is cut short"):
         Reader(b"").pull_text8("a name")

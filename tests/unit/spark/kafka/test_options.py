@@ -52,7 +52,7 @@ def test_parse_read_options_logs_in_when_the_url_has_a_user() -> None:
         ({"subscribe": "a/b", "maxBytesPerTrigger": "1g"}, True, "unknown option 'maxbytespertrigger'"),
         ({}, False, "the option subscribe is missing"),
         ({"subscribe": "a/b", "assign": "{}"}, False, "subscribe and assign both name topics"),
-        ({"subscribe": "a/b,a.b"}, False, "must not have a duplicate or empty topic"),
+        ({"subscribe": "a/b,a.b"}, False, "must not contain a duplicate or empty topic"),
         ({"subscribe": "a b"}, False, "subscribe: 'a b' is not a valid topic name in Kafka"),
         ({"subscribe": "a/b", "endingOffsets": "latest"}, True, "endingOffsets is supported only in batch reads"),
         ({"subscribe": "a/b", "maxOffsetsPerTrigger": "5"}, False, "maxOffsetsPerTrigger is supported only in streams"),

@@ -76,7 +76,7 @@ def test_a_message_that_the_filter_cannot_be_applied_to_goes_by_onfiltererror(ur
     send(url, [1, "two", 3, "four"])
     with caplog.at_level(logging.WARNING, "headstream.spark"):
         assert read(plan(url, where="n > 0")) == [0, 2]
-    assert "some messages are skipped because the filter cannot be applied to them: n > 0" in caplog.text
+    assert "some messages are skipped because this filter cannot be applied to them: n > 0" in caplog.text
     assert read(plan(url, where="n > 0", onFilterError="deliver")) == [0, 1, 2, 3]
     batches = (batch for task in plan(url, where="n > 0", onFilterError="fail") for batch in read_task(task))
     assert next(batches)["offset"].to_pylist() == [0]
@@ -89,7 +89,7 @@ def test_a_message_that_the_filter_cannot_be_applied_to_goes_by_onfiltererror(ur
     [
         ({"where": "n >="}, "where: the filter is invalid at character 5"),
         ({"where": "n = 1", "onFilterError": "raise"}, "onFilterError must be one of skip, deliver, fail, not raise"),
-        ({"onFilterError": "skip"}, "onFilterError requires where"),
+        ({"onFilterError": "skip"}, "onFilterError requires the option where"),
         ({"where": "_state = 'poisoned'"}, "only available messages are requested"),
     ],
 )

@@ -152,9 +152,9 @@ def test_options_refuse_in_a_batch_what_is_for_streams_and_the_other_way_round()
         parse_options({**LEAST, "maxOffsetsPerTrigger": "5"}).check_batch()
     with pytest.raises(InvalidInputError, match="startingOffsets=latest"):
         parse_options({**LEAST, "startingOffsets": "latest"}).check_batch()
-    with pytest.raises(InvalidInputError, match="endingOffsets is for batch reads"):
+    with pytest.raises(InvalidInputError, match="endingOffsets is only for batch reads"):
         parse_options({**LEAST, "endingOffsets": "latest"}).check_stream()
-    with pytest.raises(InvalidInputError, match="endingTimestamp is for batch reads"):
+    with pytest.raises(InvalidInputError, match="endingTimestamp is only for batch reads"):
         parse_options({**LEAST, "endingTimestamp": "5"}).check_stream()
     with pytest.raises(InvalidInputError, match="maxBytesPerTrigger is supported only in streams"):
         parse_options({**LEAST, "maxBytesPerTrigger": "5"}).check_batch()

@@ -86,9 +86,10 @@ def test_begin_anew_drops_the_positions_of_kafka_topics_and_keeps_the_others(tmp
             "--accept-recreated",
         ),
         (
-            "headstream.errors.OffsetOutOfRangeError: offsets 3 to 9 cannot all be read: 5 to 9 exist (cdc/data). Older records "
-            "were dropped by retention; later offsets were never written or are lost. Set failOnDataLoss=false",
-            "messages were deleted before they were read: offsets 3 to 9 cannot all be read: 5 to 9 exist",
+            "headstream.errors.OffsetOutOfRangeError: offsets 3 to 9 cannot all be read: only 5 to 9 exist (cdc/data). Older "
+            "messages were removed by retention or DeleteRecords; later offsets were never written or are lost. Set "
+            "failOnDataLoss=false",
+            "messages were deleted before they were read: offsets 3 to 9 cannot all be read: only 5 to 9 exist",
             "--accept-loss",
         ),
     ],

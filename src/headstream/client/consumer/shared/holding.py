@@ -15,10 +15,10 @@ from headstream.core.model.message import ReceivedMessage
 from headstream.core.model.offset_ranges import ranges_of
 
 _LONGEST_S: Final = 1.0
-"""Maximum processing time of the messages of one grant, because other workers wait for these messages."""
+"""Maximum processing time of the messages of one grant, seconds, because other workers wait for these messages."""
 
 _PARTS: Final = 8
-"""Processing a grant should take at most 1/n of the lease, so that the last message has time left."""
+"""Divisor of the lease duration: the maximum processing time of a grant, so that the last message has time left."""
 
 
 @dataclass(slots=True)

@@ -221,7 +221,7 @@ class Leasing:
             return None
         told = "; ".join(f"message {each.from_offset}: {each.what}" for each in refused[:_MOST_NAMED])
         return LeaseLostError(
-            told if len(refused) <= _MOST_NAMED else f"{told}; and other messages",
+            told if len(refused) <= _MOST_NAMED else f"{told}; further messages are not listed",
             where=where,
             advice="Nothing was recorded. Set a longer lease=, or call extend(message, '1m') before the lease ends",
         )

@@ -152,7 +152,7 @@ def _translate(settings: Mapping[str, str]) -> dict[str, str]:
         found = {name: _unquoted(double, single, bare) for name, double, single, bare in _LOGIN.findall(login)}
         if "PlainLoginModule" not in login and "ScramLoginModule" not in login:
             raise InvalidOptionError(
-                "kafka.sasl.jaas.config names a login module that librdkafka does not have",
+                "kafka.sasl.jaas.config names a login module that librdkafka does not support",
                 advice="Use PlainLoginModule, ScramLoginModule, or settings of librdkafka, such as kafka.sasl.oauthbearer.method",
             )
         made |= {f"sasl.{name}": value for name, value in found.items()}
@@ -160,7 +160,7 @@ def _translate(settings: Mapping[str, str]) -> dict[str, str]:
     if "ssl.truststore.location" in made:
         if trust != "PEM":
             raise InvalidOptionError(
-                f"kafka.ssl.truststore.location is a store of type {trust}, which librdkafka does not read",
+                f"kafka.ssl.truststore.location is a store of type {trust}, which librdkafka cannot read",
                 advice="Export its certificates as PEM, and set kafka.ssl.truststore.type=PEM",
             )
         made["ssl.ca.location"] = made.pop("ssl.truststore.location")

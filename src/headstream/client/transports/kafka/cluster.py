@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
 import time
@@ -223,17 +222,17 @@ class Cluster:
         asked = {TopicPartition(*each): spec for each in partitions}
         if not asked:
             return {}
-        found = self.ask(str(self.names.topic_name(next(iter(asked)).topic)), functools.partial(_list_offsets, asked))
+        committed = IsolationLevel.READ_COMMITTED
+        found = self.ask(
+            str(self.names.topic_name(next(iter(asked)).topic)),
+            lambda admin, timeout_s: admin.list_offsets(asked, isolation_level=committed, request_timeout=timeout_s),
+        )
         return {(each.topic, each.partition): answer.offset for each, answer in found.items()}
 
     def close(self) -> None:
         """Close the admin client."""
         self._is_closed = True
         self._admin = None
-
-
-def _list_offsets(asked: Mapping[TopicPartition, Any], admin: Any, timeout_s: float) -> Any:
-    return admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout_s)
 
 
 def offset_at(time_ms: int) -> Any:

@@ -140,7 +140,7 @@ class KafkaGroups:
             membership.close_soon()
 
     def has_changed(self, member: Member, generation: int) -> bool:
-        """Return whether a member's partitions have changed since a generation."""
+        """Return whether a member's partitions have changed since the given generation."""
         return self._membership(member).generation != generation
 
     def report(self, topic: TopicName, member: Member, *, released: Iterable[int] = (), is_resting: bool = False) -> Assignment:

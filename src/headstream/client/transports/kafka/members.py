@@ -26,9 +26,9 @@ from headstream.errors import ClosedError, HeadstreamError, OutcomeUnknownError,
 from headstream.forks import keep_forever, register_for_forks
 
 _LEAST_SESSION_MS: Final = 6000
-"""Brokers reject shorter session timeouts by default (group.min.session.timeout.ms)."""
+"""Minimum session timeout, milliseconds; brokers reject shorter timeouts by default (group.min.session.timeout.ms)."""
 _MOST_SESSION_MS: Final = 10_000
-"""After this time without a heartbeat, which a thread of librdkafka sends, the broker removes the member, milliseconds."""
+"""Maximum session timeout, milliseconds, after which the broker removes a member whose process sends no heartbeats."""
 _HEARTBEAT_MS: Final = 1000
 """Heartbeat interval, milliseconds; a heartbeat's response announces a rebalance."""
 _SLICE_S: Final = 0.1
@@ -36,7 +36,7 @@ _SLICE_S: Final = 0.1
 _POLL_S: Final = 0.05
 """Interval at which a member handles rebalances, seconds: a check of a queue, without a request."""
 _SETTLE_S: Final = 3.0
-"""Maximum wait of a member that can expect a partition until another member releases a partition, seconds."""
+"""Maximum time that a member without a partition waits for another member to release one, seconds."""
 _DESCRIBE_S: Final = 0.5
 """Interval at which the group is described while a member waits for its first assignment, seconds."""
 _DESCRIBE_LIMIT_S: Final = 2.0

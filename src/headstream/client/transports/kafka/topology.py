@@ -313,7 +313,7 @@ def _config_of(options: Mapping[str, Any], partitions: int) -> dict[str, str | N
         raise unsupported("Kafka does not store a header convention per topic", "Pass kafka_headers to connect()")
     for name in ("deletion_grace_us", "legal_hold"):
         if options.get(name):
-            raise unsupported(f"Kafka has no {name}: it cannot mark messages", f"Omit {name}")
+            raise unsupported(f"Kafka does not support {name}", f"Omit {name}")
     config: dict[str, str | None] = {}
     if "retention_us" in options:
         config["retention.ms"] = _ceiling(options["retention_us"], _MS)

@@ -19,6 +19,7 @@ from headstream.errors import (
     AuthenticationError,
     HeadstreamError,
     InvalidOptionError,
+    NotFoundError,
     OutcomeUnknownError,
     ServerUnreachableError,
 )
@@ -121,6 +122,16 @@ def lost(address: ServerUrl, error: Exception | str) -> OutcomeUnknownError:
         where=address.place,
         advice="The outcome of the command is unknown: check the outcome before repeating the command",
     )
+
+
+def log_in(connection: Connection, address: ServerUrl) -> None:
+    """Log in over a new connection; AuthenticationError if the login is refused."""
+    login = login_of(address)
+    try:
+        connection.send(login)
+        connection.receive(login)
+    except (AuthenticationError, NotFoundError) as error:  # an unknown token is "not found"
+        raise explain_login(address, error) from None
 
 
 def explain_login(address: ServerUrl, error: HeadstreamError) -> AuthenticationError:

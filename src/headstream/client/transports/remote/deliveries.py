@@ -22,7 +22,7 @@ _NO_RULE: Final = 0, 0, 0
 
 
 class RemoteLeases:
-    """Commands of workers that lease messages."""
+    """Commands for workers that lease messages."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller

@@ -208,7 +208,7 @@ class HttpConnection:
             return lost(self._address, text)
         if status == 401:
             return AuthenticationError(text, where=self._address.place)
-        return ServerError(text, where=self._address.place, advice="Check that a Headstream server listens at this address")
+        return ServerError(text, where=self._address.place, advice="Check that a Headstream server is listening at this address")
 
     def interrupt(self) -> None:
         if self._link.sock is not None:

@@ -14,18 +14,11 @@ from typing import Any, Final, TypeVar
 
 from headstream.client.closing import limited
 from headstream.client.transports.remote.address import ServerUrl
-from headstream.client.transports.remote.connection import Connection, explain_login, login_of, lost, unreachable
+from headstream.client.transports.remote.connection import Connection, log_in, lost, unreachable
 from headstream.core.wire.frames import encode_request
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import decode_refusal
-from headstream.errors import (
-    AuthenticationError,
-    InvalidOptionError,
-    MissingExtraError,
-    NotFoundError,
-    OutcomeUnknownError,
-    ServerUnreachableError,
-)
+from headstream.errors import InvalidOptionError, MissingExtraError, OutcomeUnknownError, ServerUnreachableError
 from headstream.forks import close_copy, register_for_forks
 
 try:
@@ -79,12 +72,7 @@ class QuicConnector:
         try:
             begin(connection)
             connection.wait_until_connected(limited(options.connect_timeout_ms / 1000))
-            login = login_of(address)
-            try:
-                connection.send(login)
-                connection.receive(login)
-            except (AuthenticationError, NotFoundError) as error:  # an unknown token is "not found"
-                raise explain_login(address, error) from None
+            log_in(connection, address)
         except OutcomeUnknownError as error:
             connection.close()
             raise unreachable(address, error) from error

@@ -12,9 +12,8 @@ from headstream.client.transports.remote.address import ServerUrl
 from headstream.client.transports.remote.connection import (
     Connection,
     break_link,
-    explain_login,
     has_something,
-    login_of,
+    log_in,
     lost,
     make_tls,
     unreachable,
@@ -24,7 +23,7 @@ from headstream.core.wire.frames import request_head
 from headstream.core.wire.records import Command
 from headstream.core.wire.refusals import decode_refusal
 from headstream.core.wire.statuses import Status
-from headstream.errors import AuthenticationError, LimitError, NotFoundError, OutcomeUnknownError
+from headstream.errors import LimitError, OutcomeUnknownError
 from headstream.forks import close_copy, register_for_forks
 
 _R = TypeVar("_R")
@@ -58,7 +57,7 @@ class TcpConnector:
                 link = self._tls.wrap_socket(link, server_hostname=address.options.tls_domain or address.host)
             connection = TcpConnection(address, link)
             begin(connection)
-            self._log_in(connection)
+            log_in(connection, address)
         except (OSError, OutcomeUnknownError) as error:
             link.close()
             raise unreachable(address, error) from error
@@ -66,14 +65,6 @@ class TcpConnector:
             link.close()
             raise
         return connection
-
-    def _log_in(self, connection: TcpConnection) -> None:
-        login = login_of(self._address)
-        try:
-            connection.send(login)
-            connection.receive(login)
-        except (AuthenticationError, NotFoundError) as error:  # an unknown token is "not found"
-            raise explain_login(self._address, error) from None
 
 
 class TcpConnection:

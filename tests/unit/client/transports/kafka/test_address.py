@@ -98,7 +98,7 @@ def test_java_settings_are_what_sparks_source_takes() -> None:
             {"kafka.enable.idempotence": "false"},
             r"the client itself sets kafka\.enable\.idempotence. Omit kafka\.enable\.idempotence",
         ),
-        ("kafka://host:9092", {"kafka.ssl.truststore.location": "/a.jks"}, "a store of type JKS, which librdkafka does not read"),
+        ("kafka://host:9092", {"kafka.ssl.truststore.location": "/a.jks"}, "a store of type JKS, which librdkafka cannot read"),
         ("kafka://host:9092", {"kafka.sasl.jaas.config": "x.Krb5LoginModule required;"}, "a login module"),
     ],
 )

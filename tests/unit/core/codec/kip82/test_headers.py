@@ -127,14 +127,14 @@ def test_a_kind_that_the_proposal_has_not_is_refused_by_name(value: hs.HeaderVal
 @pytest.mark.parametrize(
     ("block", "text"),
     [
-        (b"\0\0\0", "the length of a header key is cut short at byte 0: 4 bytes needed, 3 there"),
+        (b"\0\0\0", "the length of a header key is cut short at byte 0: 4 bytes needed, 3 available"),
         (struct.pack(">i", -1), "a header key has the invalid length -1 at byte 0"),
-        (struct.pack(">i", 0x7FFFFFFF) + b"k", "a header key is cut short at byte 4: 2147483647 bytes needed, 1 there"),
+        (struct.pack(">i", 0x7FFFFFFF) + b"k", "a header key is cut short at byte 4: 2147483647 bytes needed, 1 available"),
         (struct.pack(">i", 1) + b"\xff" + struct.pack(">i", -1), "a header key is not UTF-8 at byte 4"),
         (struct.pack(">i", 1) + b"k" + struct.pack(">i", -2), "the value of the header 'k' has the invalid length -2 at byte 5"),
         (struct.pack(">i", 1) + b"k\0\0", "the length of the value of the header 'k' is cut short at byte 5"),
-        (header("k", 8, b"abc")[:-1], "the value of the header 'k' is cut short at byte 9: 4 bytes needed, 3 there"),
-        (header("k", 4, b"abc"), r"the int32 value \(0x04\) at byte 10: 4 bytes needed, 3 there \(header 'k'\)"),
+        (header("k", 8, b"abc")[:-1], "the value of the header 'k' is cut short at byte 9: 4 bytes needed, 3 available"),
+        (header("k", 4, b"abc"), r"the int32 value \(0x04\) at byte 10: 4 bytes needed, 3 available \(header 'k'\)"),
     ],
 )
 @pytest.mark.parametrize("layout", [STRICT, LENIENT], ids=["strict", "lenient"])

@@ -65,7 +65,7 @@ def test_a_bad_header_block_does_not_keep_the_value_from_being_read() -> None:
     data = message(b"the value", header("k", 4, b"abc"), offset=3)
     found, _ = kip82.decode_message(data)
     assert (found.value, kip82.to_message(found).payload, kip82.to_message(found).offset) == (b"the value", b"the value", 3)
-    with pytest.raises(DecodeError, match=r"4 bytes needed, 3 there \(header 'k'\)") as caught:
+    with pytest.raises(DecodeError, match=r"4 bytes needed, 3 available \(header 'k'\)") as caught:
         found.headers["k"]
     assert data[caught.value.at : caught.value.at + 3] == b"abc"
     assert kip82.encode_message(found) == data

@@ -114,7 +114,7 @@ def test_pack_refuses_columns_of_other_lengths(pack: ModuleType) -> None:
 
 def test_pack_refuses_a_malformed_block_with_its_place(pack: ModuleType) -> None:
     good, bad = header("k", 1, b"v"), header("k", 6, b"vv")
-    with pytest.raises(DecodeError, match=r"width of its kind at byte 21: 4 bytes needed, 2 there \(headers_data\)"):
+    with pytest.raises(DecodeError, match=r"width of its kind at byte 21: 4 bytes needed, 2 available \(headers_data\)"):
         pack.pack(offsets_of(b"a", b"b"), b"ab", headers_offsets=offsets_of(good, bad), headers_data=good + bad)
     with pytest.raises(DecodeError, match="cut short"):
         pack.pack(offsets_of(b"a", b"b"), b"ab", headers_offsets=offsets_of(good[:-1], good), headers_data=good + good)

@@ -132,7 +132,7 @@ def test_every_truncation_is_refused_with_its_place(columns: ModuleType) -> None
         (header("k" * 256, 1, b"v"), "must have 1 to 255 bytes at byte 91"),
         (header(b"a\xff", 1, b"v"), "a header key is not UTF-8 at byte 92"),
         (header("k", 2, b"a\xff"), "a string header value is not UTF-8 at byte 98"),
-        (header("k", 6, b"123"), "width of its kind at byte 97: 4 bytes needed, 3 there"),
+        (header("k", 6, b"123"), "width of its kind at byte 97: 4 bytes needed, 3 available"),
         (header("k", 3, b"\x02"), "not 0 or 1 at byte 97"),
         (header("k", 0, b"v"), "the invalid kind 0 at byte 92"),
     ],

@@ -173,7 +173,7 @@ def test_every_truncation_is_refused_with_its_place(header_columns: ModuleType) 
     ("block", "type_", "text"),
     [
         (header("k", 2, b"a\xff"), "string", "a string header value is not UTF-8 at byte 98"),
-        (header("k", 6, b"123"), "int32", "width of its kind at byte 97: 4 bytes needed, 3 there"),
+        (header("k", 6, b"123"), "int32", "width of its kind at byte 97: 4 bytes needed, 3 available"),
         (header("k", 3, b"\x02"), "bool", "not 0 or 1 at byte 97"),
         (header("k", 0, b"v"), "binary", "the invalid kind 0 at byte 92"),
     ],

@@ -98,7 +98,7 @@ def test_every_truncation_is_refused_with_its_place(header_lists: ModuleType, fo
     ("block", "text"),
     [
         (header(b"a\xff", 1, b"v"), "a header key is not UTF-8 at byte 92"),
-        (header("k", 6, b"123"), "width of its kind at byte 97: 4 bytes needed, 3 there"),
+        (header("k", 6, b"123"), "width of its kind at byte 97: 4 bytes needed, 3 available"),
         (header("k", 0, b"v"), "the invalid kind 0 at byte 92"),
     ],
 )
