@@ -58,6 +58,14 @@ class OtlpCollector:
         with self._came:
             assert self._came.wait_for(lambda: len(self.requests) >= count, timeout_s), f"{len(self.requests)} requests came"
 
+    def wait_for(self, name: str, value: float, timeout_s: float = 60.0) -> None:
+        """Wait until a gauge of the newest request has a value; a server computes its values less often than it sends them."""
+        with self._came:
+            is_there = self._came.wait_for(
+                lambda: bool(self.requests) and self.newest()[name].gauge.data_points[0].as_double == value, timeout_s
+            )
+            assert is_there, f"{name} is {self.newest()[name]}"
+
     def resource(self) -> dict[str, str]:
         """The attributes of the newest request's resource."""
         attributes = self.requests[-1].resource_metrics[0].resource.attributes
