@@ -20,7 +20,7 @@ from headstream.errors import HeadstreamError
 from headstream.log.catalog.records import TopicRecord
 from headstream.log.partition.closed_reading import PassCancelledError, read_closed
 from headstream.log.partition.closed_segments import Closed, list_closed
-from headstream.log.partition.segment_removal import SIDE_SUFFIXES, open_index
+from headstream.log.partition.segment_removal import SIDE_SUFFIXES, open_index, remove_side_files
 from headstream.log.segments.files import BufferPool
 from headstream.log.segments.layout import SUMMARY_SUFFIX, segment_path
 from headstream.log.segments.summaries import SegmentSummary, encode_summary, read_summary
@@ -105,14 +105,23 @@ class Summaries:
     def _write(self, topic: TopicRecord, directory: str, segment: Closed, content: bytes) -> None:
         with self._log.administration:
             self._check_wanted(topic)
-            index = open_index(directory, segment.base_offset, self._log.files)
-            if index is None:
-                raise PassCancelledError  # dropped meanwhile
-            index.close()
-            if index.generation != segment.generation:
-                raise PassCancelledError  # replaced meanwhile: an erased message's values are not written again
+            self._check_unchanged(directory, segment)
             # Not durably: a summary that a power failure has damaged is detected and written again.
             self._log.files.replace(segment_path(directory, segment.base_offset, SUMMARY_SUFFIX), content, durably=False)
+            try:  # the writer of a partition removes leftovers of an interrupted pass without this lock
+                self._check_unchanged(directory, segment)
+            except PassCancelledError:
+                remove_side_files(directory, segment.base_offset, self._log.files)
+                raise
+
+    def _check_unchanged(self, directory: str, segment: Closed) -> None:
+        """Raise PassCancelledError if a segment was dropped or replaced: the values of erased messages are not written again."""
+        index = open_index(directory, segment.base_offset, self._log.files)
+        if index is None:
+            raise PassCancelledError
+        index.close()
+        if index.generation != segment.generation:
+            raise PassCancelledError
 
     def _check_wanted(self, topic: TopicRecord) -> None:
         if not goes_on(self._log, topic):

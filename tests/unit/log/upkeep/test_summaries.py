@@ -180,6 +180,23 @@ def test_a_dropped_segment_takes_its_summary_along(log: Log) -> None:
     assert names(log) == closed(log)
 
 
+def test_a_segment_that_is_dropped_while_its_summary_is_written_leaves_none(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(log, 0, 40)
+    (first, *_), replace = list_closed(directory_of(log), log.files), log.files.replace
+
+    def drop_before(path: str, data: bytes, *, durably: bool = True) -> None:
+        if path.endswith(f"{first.base_offset:020d}{SUMMARY_SUFFIX}"):  # as the first append of a writer completes a pass
+            drop_segment(directory_of(log), first.base_offset, first.generation, log.files)
+        replace(path, data, durably=durably)
+
+    monkeypatch.setattr(log.files, "replace", drop_before)
+    made = Summaries(log, now_us)
+    made.apply()
+    assert first.base_offset not in (*closed(log), *names(log))
+    made.apply()
+    assert closed(log) == names(log) != []
+
+
 def test_an_older_version_leaves_a_summary_behind_that_is_removed(log: Log) -> None:
     fill(log, 0, 100)
     made = Summaries(log, now_us)
