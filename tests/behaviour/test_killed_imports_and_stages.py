@@ -108,8 +108,10 @@ def test_import_stores_each_line_once_when_it_and_the_server_are_killed(server: 
             kills += process.poll() is None
             process.kill()
     assert kills >= 2, "the kills came too late"
+    before = place()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        time.sleep(chance.random())
+        wait_for(lambda: place() != before, process)  # a first connection is not tried again
+        time.sleep(chance.random() * 0.03)
         restart(server, chance.random() * 0.2)
         told, faults = process.communicate(timeout=END_S)
     assert process.returncode == 0, faults.decode()
