@@ -17,7 +17,7 @@ class GroupPlace(NamedTuple):
 
     Args:
         topic: Stream and topic.
-        group: The group's name; empty for the state of a message.
+        group: The group's name; empty if the transition changes a message's state.
         partition: From 1; 0 for the entire group.
         user_id: Id of the server's user who made the request, or NO_USER.
     """

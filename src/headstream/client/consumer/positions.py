@@ -17,7 +17,7 @@ def check_start(strategy: PollingStrategy, topic: TopicName) -> PollingStrategy:
     """Return the strategy if a consumer can start with it; InvalidInputError for `next`, which requires a committed offset."""
     if strategy.kind is PollingKind.NEXT:
         raise InvalidInputError(
-            "'next' is not a valid start: consumers that commit start at the committed offset anyway",
+            "'next' is not a valid start: a consumer that commits always continues at its committed offset",
             where=str(topic),
             advice="Use 'first' or 'last'",
         )

@@ -117,7 +117,7 @@ def _exact_int(text: str) -> int | Decimal:
 
 
 def _decoder_of(text: str) -> json.JSONDecoder:
-    """Return a decoder that reads numbers as Decimals; integers cost a function call only if the text can contain -0."""
+    """Return a decoder that reads fractions as Decimals; it calls a function for integers only if the text can contain -0."""
     return _SIGNED_ZERO_DECODER if _SIGNED_ZERO.search(text) else _EXACT_DECODER
 
 

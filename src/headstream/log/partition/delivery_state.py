@@ -61,7 +61,7 @@ class DeliveryState:
 
     Attributes:
         base: The committed offset when the state was last stored. A smaller offset that was committed later is a rewind; a
-            smaller offset that was committed earlier remains from a power failure and is ignored.
+            smaller offset that was committed earlier is left over from a power failure and is ignored.
         begun_until: One past the last message whose processing was started.
         poisoned_count: Number of dead-lettered messages.
         given_up: The newest dead-lettered messages, oldest first.

@@ -315,7 +315,7 @@ class StagedCommits:
     def _catalog(self) -> Catalog:
         catalog = self._log.catalog()
         if catalog is None:
-            raise AssertionError("the log's writer has a catalog")
+            raise AssertionError("the log's writer has no catalog")
         return catalog
 
     def _take(self, manifest: Manifest) -> None:

@@ -296,7 +296,7 @@ class MemoryFiles:
             return [name for parent, _, name in split if parent == directory]
 
     def changed(self, directory: str) -> int | None:
-        """Return a number that changes when a directory's names change; None if the directory does not exist."""
+        """Return a number that changes when the names in a directory change; None if the directory does not exist."""
         return self._directories.get(directory)
 
     def exists(self, path: str) -> bool:

@@ -60,7 +60,9 @@ def choose_columns(metadata: TableMetadata, settings: TableSettings, earlier: Se
                 f"the column {name!r} begins with {RESERVED_PREFIX}, which is reserved", advice="Set rename_columns"
             )
         if wanted is not None and name != wanted:
-            raise SchemaError(f"the column {column.name!r} cannot be renamed to {wanted!r}: a column of that name exists")
+            raise SchemaError(
+                f"the column {column.name!r} cannot be renamed to {wanted!r}: a column with that name already exists"
+            )
         if wanted is None and name != column.name:
             findings.append(f"the column {column.name!r} is renamed to {name!r}, because another name differs only in case")
     named = tuple(replace(column, name=names[column.name]) for column in chosen)

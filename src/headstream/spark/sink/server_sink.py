@@ -43,7 +43,7 @@ class ServerSink:
         """Return the log's identity."""
         identity = caller_of(self.address).call(GetIdentity()).uuid
         if not identity:
-            raise NotALogError("nothing was ever written to this server", where=self.where, advice="Create the topic first")
+            raise NotALogError("nothing has been written to this server yet", where=self.where, advice="Create the topic first")
         return identity
 
     def find(self, name: TopicName) -> Target:

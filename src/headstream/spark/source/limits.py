@@ -45,7 +45,7 @@ class Sizes(Protocol):
 
 
 def count_pending(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the positive numbers of pending offsets by partition, in order; missing partitions start at 0."""
+    """Return the number of pending offsets of each partition that has any; a partition missing from `start` starts at 0."""
     counts = {partition: latest[partition] - start.get(partition, 0) for partition in sorted(latest)}
     return {partition: count for partition, count in counts.items() if count > 0}
 

@@ -19,7 +19,7 @@ _lock: Final = threading.Lock()
 
 
 def set_worker_variables(spark: SparkSession) -> None:
-    """Put the entries that Spark adds when a stream starts into the map of `headstream`; existing entries stay."""
+    """Add the variables that Spark sets when a stream starts to those of the `headstream` source; existing variables stay."""
     with _lock:
         manager = spark._jsparkSession.sessionState().dataSourceManager()
         if not manager.dataSourceExists("headstream"):

@@ -227,7 +227,7 @@ def test_a_change_of_key_says_what_is_missing_when_another_row_has_replaced_its_
     target.apply(*late)
     assert target.rows() == {1: ("b", 2, "m"), 2: ("a2", 3, None)}
     assert f"key (2,): columns note are NULL because change {sequence(3)} changed the key" in caplog.text
-    assert "another row has replaced their row" in caplog.text
+    assert "another row has replaced the row that they wrote" in caplog.text
 
 
 def test_changes_of_key_that_an_older_version_kept_are_followed(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """KeyLog: the changes of keys that key updates connect. The changes are retained as long as tombstones.
 
-A row whose key changed can have columns from changes of two keys, depending on the order of all changes of both keys. Thus, the
+A row whose key changed can have values from changes under two keys, depending on the order of all changes under both. Thus, the
 changes of such keys are logged, with the state of the keys when a key update first connected them. When another change arrives,
 the log is replayed (row_merge.replay()), so the order of arrival does not matter. Most tables have few connected keys.
 

@@ -1,4 +1,4 @@
-"""Finds the changes on Spark's executors that must wait for their complete transaction or for the load of their rows.
+"""Finds, on Spark's executors, the changes that must wait until their transaction is complete or their rows are loaded.
 
 changes of all tables -> events, shuffled by transaction -> divided (transaction_events.py)
                       -> driver: names of complete transactions, events of all others

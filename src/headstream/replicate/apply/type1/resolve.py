@@ -224,8 +224,8 @@ class Resolver:
             if missing and event.sequence in sequences:
                 _LOGGER.warning(
                     "Table %s, key %s: columns %s are NULL because change %s changed the key and did not carry them. They are "
-                    "filled when the earlier insert or updates of key %s arrive. If those were already applied, another row "
-                    "has replaced their row: reload this row.",
+                    "filled when the earlier insert or updates of key %s arrive. If these changes were already applied, "
+                    "another row has replaced the row that they wrote: reload the row with the key named first.",
                     self._engine.path.name,
                     event.key,
                     ", ".join(missing),

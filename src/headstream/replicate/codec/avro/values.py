@@ -155,7 +155,7 @@ def encode_string(value: str | bytes) -> bytes:
 def encode_value(avro_type: AvroType, value: Any, subject: str = "the value") -> bytes:
     """Return the bytes of a value, by its type.
 
-    Strings and numbers are converted as Replicate does: if the type is a string, a Decimal, int, date, time or datetime is
+    Strings and numbers are converted as in Replicate: for the type string, a Decimal, int, date, time or datetime is
     written in Replicate's format (`2023-03-21 14:34:21.000000`).
 
     Args:

@@ -286,7 +286,7 @@ class _Decoding:
         return known_fields(history[-1].metadata.data_schema) if history else ()
 
     def decode(self, part: _Part) -> None:
-        """Decode the changes of one table with the same key columns."""
+        """Decode changes of one table that all have the same key columns."""
         part = self._without_departures(part)
         if not len(part.rows):
             return

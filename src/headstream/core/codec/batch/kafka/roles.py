@@ -101,7 +101,8 @@ def find_roles(
 ) -> cython.longlong:
     """Write the role of each header; return the number of hs.kinds, -1 if it is missing, or -2 to fall back to codec.kafka.
 
-    A role is one byte: 0 for a header of the message, 1 for a header that a message cannot have (`strict`: fall back).
+    A role is one byte: 0 for a header of the message, 1 for a header that no message can have (`strict`: the result
+    is -2), 2 or more for a reserved header.
     """
     kinds: cython.longlong = -1
     seen: cython.int = 0
