@@ -353,7 +353,7 @@ class Messages:
         return MarkedRemoval(log, self._backing.clock_us).remove_now(record, partition, reason, most_groups=1)
 
     def states(self, topic: TopicName, partition: int, from_offset: int = 0, count: int = -1) -> list[StateChange]:
-        """Return up to `count` (negative: all) messages in other states than available, from an offset on, with reason and author."""
+        """Return up to `count` (negative: all) messages in other states than available, from an offset on."""
         record = self._backing.partition(topic, partition)
         return self._backing.log.states.changes(record, partition, from_offset, count)
 
