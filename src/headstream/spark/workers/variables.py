@@ -19,7 +19,7 @@ _lock: Final = threading.Lock()
 
 
 def set_worker_variables(spark: SparkSession) -> None:
-    """Add the variables that Spark sets when a stream starts to those of the `headstream` source; existing variables stay."""
+    """For the `headstream` source, add the variables that Spark sets when a stream starts; existing variables stay."""
     with _lock:
         manager = spark._jsparkSession.sessionState().dataSourceManager()
         if not manager.dataSourceExists("headstream"):
