@@ -9,7 +9,7 @@ note_keys() records the newest offset of each key. compact_messages() then copie
 newer message with the same key.
 
 A key is identified by its 128-bit SipHash-2-4 under a secret random seed, so the table's size does not depend on the
-key lengths. The probability that two of the 3 million keys of a full table have the same hash is 2^-85, even for chosen keys.
+key lengths. The probability that two of the 3 million keys of a full table have the same hash is 2^-86, even for chosen keys.
 A memory fault in the keys is far more probable.
 """
 
