@@ -108,7 +108,7 @@ def guard(interceptor: object, *, on_error: str, dead_letter: str | None = None)
         dead_letter: `stream/topic` for the policy `dead_letter`; the topic is created if missing.
 
     Raises:
-        InvalidOptionError: the policy is unknown, or its topic is missing.
+        InvalidOptionError: the policy is unknown, or it is `dead_letter` without a topic.
     """
     return Guarded(interceptor, on_error, dead_letter)
 

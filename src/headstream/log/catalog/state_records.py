@@ -21,7 +21,7 @@ _LAST: Final = (1 << 63) - 1
 def find_states(
     catalog: Catalog, topic: int, partition: int, from_offset: int = 0, until_offset: int = 1 << 62, count: int = -1
 ) -> list[StateChange]:
-    """Return unavailable messages in a range of offsets, including pending changes; a negative count returns all."""
+    """Return messages in other states than available in a range of offsets, with pending changes; negative count: all."""
     since = (topic, partition, min(from_offset, _LAST), min(until_offset, _LAST), count)
     where = "WHERE topic = ? AND partition = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?"
     found = catalog.select(

@@ -52,7 +52,7 @@ class ChangeParts:
         masks: Column masks, the first eight columns in byte 0; null if every column is present.
         changed: Change masks, in the same order; null if unknown.
         transactions: Transaction ids.
-        events: Numbers in the transactions; null if unknown.
+        events: The number of each change in its transaction; null if unknown.
         last_events: Whether a change is the last of its transaction; null if unknown.
         details: The columns of schemas.DETAILS, if requested.
     """

@@ -39,7 +39,7 @@ class RegistrySettings:
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.directory is None):
-            raise InvalidOptionError("a schema registry requires url or directory", where="registry")
+            raise InvalidOptionError("a schema registry requires either url or directory, not both", where="registry")
         if self.url is not None:
             parts = urllib.parse.urlsplit(self.url)
             if parts.scheme not in ("http", "https") or not parts.hostname:

@@ -190,7 +190,7 @@ class TypedHeaders:
                 advice="Use one of bool int8 char int16 int32 int64 float32 float64 string raw null, or convert()",
             )
         if kind == HeaderKind.CHAR and self.strict and int.from_bytes(data, "little") in _SURROGATES:
-            raise HeaderError("a lone surrogate is not a character", where=f"header {key!r:.60}", advice="Use string")
+            raise HeaderError("a lone surrogate is not a character", where=f"header {key!r:.60}", advice="Use kind raw")
         return bytes((code,)) + (data[::-1] if kind in KIND_WIDTHS else data)
 
 

@@ -60,7 +60,7 @@ class KeyedTask(ABC):
     """Joins one table's changes of one structure to its rows; serializable for executors.
 
     Args:
-        ended: The strings (type 1) or positions (type 2) below which loads have replaced rows; see Loads.ends.
+        ended: The bounds below which loads have replaced rows, strings in type 1 and positions in type 2; see Loads.ends.
         driver_keys: The keys that key updates connect, as key columns in the table's types, or None.
     """
 
