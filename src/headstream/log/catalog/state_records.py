@@ -50,7 +50,7 @@ def find_state_among(catalog: Catalog, topic: int, partition: int, from_offset: 
 
 
 def unavailable_offsets(catalog: Catalog, topic: int, partition: int, available: int) -> list[int]:
-    """Return the offsets of a partition's unavailable messages, ascending, without pending changes."""
+    """Return the ascending offsets of a partition's messages in other states than available, without pending changes."""
     query = "SELECT offset FROM states WHERE topic = ? AND partition = ? AND state != ? AND NOT is_pending ORDER BY offset"
     return [offset for (offset,) in catalog.select_committed(query, topic, partition, available, since=3)]
 
