@@ -62,4 +62,4 @@ def test_messages_that_overtake_a_failing_one_are_found_out(monkeypatch: pytest.
 def test_a_second_dead_letter_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headstream.broker.deliveries.dead_letters.DeadLetterCopies.find_copy", lambda *arguments: None)
     with pytest.raises(AssertionError, match="two dead letters"):
-        run_history(RetryHistory, 27)
+        run_history(RetryHistory, 22)
