@@ -118,9 +118,12 @@ class MarkedRemoval:
             with log.administration:
                 if not goes_on(log, topic):
                     return Removal(left_count=1)
-                due, bases = find_due(0, _END), base_offsets(log.files.list_names(directory) or [])
-                if due and bases and due[-1] >= bases[-1]:
-                    log.partition(topic, number).roll()
+                due = find_due(0, _END)
+                if due:
+                    partition = log.partition(topic, number)  # opened later, it would remove the new files as leftovers
+                    bases = base_offsets(log.files.list_names(directory) or [])
+                    if bases and due[-1] >= bases[-1]:
+                        partition.roll()
             context = PassContext(log.administration, lambda: goes_on(log, topic), lambda: log.states.writes_count)
             if topic.options.compaction_delay_us is not None and due:
                 done = self._compaction.compact_holding(topic, number, due)

@@ -55,9 +55,10 @@ def remove_before(log: LogAccess, topic: TopicRecord, number: int, offset: int) 
                 context.check_wanted()
                 first = _check_offset(log, directory, offset)
                 offset = max(offset, first)
+                partition = log.partition(topic, number)  # opened later, it would remove the new files as leftovers
                 bases = base_offsets(files.list_names(directory) or [])
                 if bases and offset > bases[-1]:
-                    log.partition(topic, number).roll()
+                    partition.roll()
                 finish_pass(directory, files)
                 if offset > first:
                     _note_start(directory, offset, files)

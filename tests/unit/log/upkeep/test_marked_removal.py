@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from headstream.log.checks.backup import Backup
 from headstream.log.checks.removal import remove_log
 from headstream.log.checks.verification import Verification
 from headstream.log.log import Log
+from headstream.log.partition.closed_segments import Closed
 from headstream.log.system.files import OsFiles
 from headstream.log.upkeep.compaction import Compaction
 from headstream.log.upkeep.marked_removal import MarkedRemoval
+from headstream.log.upkeep.prefix_removal import remove_before
 from headstream.log.upkeep.retention import Retention
+from headstream.log.upkeep.segment_rewrite import SegmentRewrite
 from headstream.log.upkeep.summaries import Summaries, summarize_segment
 from tests.support.log.logs import SEED, Clock, batch, open_log, open_log_of, read_all, topic_of
 from tests.support.messages.batches import header, sent
@@ -112,6 +116,30 @@ def test_marks_of_one_hour_are_removed_by_one_pass_and_later_ones_wait(log: Log,
     clock.now_us += DAY_US
     assert MarkedRemoval(log, clock).apply() == 2
     assert offsets(log) == [2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("way", ["marked", "before"])
+def test_the_first_append_of_a_process_during_a_removal_leaves_its_new_files(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    with closing(open_log(tmp_path / "log", OsFiles())) as log:
+        create_topic(log, NewTopic(TopicName("shop", "orders"), 2, Limits.WIDE), 5)
+        fill(log, 7)
+        mark(log, 1)
+    with closing(open_log(tmp_path / "log", OsFiles())) as log:
+        swap = SegmentRewrite._swap
+
+        def append_before(rewrite: SegmentRewrite, group: list[Closed]) -> None:
+            log.append(topic_of(log), 1, batch(payload(7)), 200, SEED)
+            swap(rewrite, group)
+
+        monkeypatch.setattr(SegmentRewrite, "_swap", append_before)
+        if way == "marked":
+            assert MarkedRemoval(log, clock).remove_now(topic_of(log), 1, "").removed_count == 1
+            assert offsets(log) == [0, 2, 3, 4, 5, 6, 7]
+        else:
+            remove_before(log, topic_of(log), 1, 4)
+            assert offsets(log) == [4, 5, 6, 7]
 
 
 def test_without_a_grace_marks_stay(log: Log, clock: Clock) -> None:
