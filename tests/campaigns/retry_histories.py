@@ -259,16 +259,21 @@ class RetryHistory:
             member.consumer.seek(partition, start)
             group.begin_again(partition, start)
             member.in_hand = [message for message in member.in_hand if message.partition != partition]
-            while partition in member.consumer.positions:
-                for message in member.consumer.poll(20):
-                    self._note_delivery(group, member, message)
-                sought = [message for message in member.in_hand if message.partition == partition]
-                if sought:
-                    self._settle_one(group, member, self._random.choice(sought))
-                    self.counts["seeks"] += 1
-                    if self._random.random() < 0.5:
-                        self._end(group, member)
-                    break
+            message = self._receive_from(partition, group, member)
+            if message is not None:
+                self._settle_one(group, member, message)
+                self.counts["seeks"] += 1
+                if self._random.random() < 0.5:
+                    self._end(group, member)
+
+    def _receive_from(self, partition: int, group: RetryGroup, member: GroupMember) -> ReceivedMessage | None:
+        """Poll until a member has messages of a partition, and return one; None if the partition passes to another member."""
+        while partition in member.consumer.positions:
+            for message in member.consumer.poll(20):
+                self._note_delivery(group, member, message)
+            if found := [message for message in member.in_hand if message.partition == partition]:
+                return self._random.choice(found)
+        return None
 
     def _loop(self) -> None:
         """Process messages by the function of run(), which fails for some."""

@@ -106,8 +106,7 @@ class Worker:
                 if not future.done():
                     self._interrupt(self._thread, False)
                     timeout_s = _INTERRUPT_AGAIN_S
-        if timeout_s == _INTERRUPT_AGAIN_S:
-            self._interrupt(self._thread, True)
+        self._interrupt(self._thread, True)
 
     def _work(self, loop: asyncio.AbstractEventLoop, call: Callable[[], _T]) -> _T:
         self._thread = threading.get_ident()

@@ -22,7 +22,7 @@ from headstream.log.partition.segment_removal import open_index
 from headstream.log.segments.files import BufferPool
 from headstream.log.segments.layout import INDEX_SUFFIX, LOCK_NAME, OFFSETS_NAME, base_offsets, log_offsets, segment_path
 from headstream.log.system.files import Files
-from headstream.log.system.findings import FindingKind
+from headstream.log.system.findings import FindingKind, LogFinding
 
 __all__ = ["Action", "repair_log", "repair_partition"]
 
@@ -89,7 +89,7 @@ def repair_partition(directory: str, files: Files, committed: int = 0) -> list[A
     newest = segment_path(directory, bases[-1], INDEX_SUFFIX) if bases else ""
     actions += _begin_behind_missing(directory, bases[-1], committed, files) if bases else []
     is_rebuilt = any(action.path == newest for action in actions)
-    if is_rebuilt or any(each.kind is FindingKind.TAIL and bases and f"/{bases[-1]:020d}." in each.path for each in findings):
+    if is_rebuilt or any(_is_of_newest(finding, bases) for finding in findings):
         actions += _recover(directory, files)
     return actions
 
@@ -109,6 +109,10 @@ def _begin_behind_missing(directory: str, newest: int, committed: int, files: Fi
     begin_segment(directory, base, files)
     what = f"the newest segment's files are missing, from offset {index.seal.until_offset}: a new segment begins at {base}"
     return [Action(directory, what)]
+
+
+def _is_of_newest(finding: LogFinding, bases: list[int]) -> bool:
+    return finding.kind is FindingKind.TAIL and bool(bases) and f"/{bases[-1]:020d}." in finding.path
 
 
 def _recover(directory: str, files: Files) -> list[Action]:
