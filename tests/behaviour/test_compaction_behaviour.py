@@ -135,6 +135,7 @@ def test_another_process_reads_while_passes_come_and_go(tmp_path: Path, monkeypa
             newest[str(number % 37)] = f"{number:04d}" * 10
             if number % 50 == 49:
                 send(log, *((key.encode(), value.encode()) for key, value in newest.items()))
+        wait_until(lambda: log.topic(TOPIC).messages_count < 120 * 37 / 2, "nothing is compacted while the other process reads")
         newest["end"] = "end"
         send(log, (b"end", b"end"))
         output, _ = child.communicate(timeout=300)
