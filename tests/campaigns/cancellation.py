@@ -463,7 +463,7 @@ class _History:
             await step
         except (TimeoutError, StopAsyncIteration):
             pass
-        except hs.HeadstreamError:
+        except (hs.HeadstreamError, ValueError):  # a handler's error is raised if its message is no longer the consumer's
             if not self.model.is_interrupted:
                 raise
             self.current = None

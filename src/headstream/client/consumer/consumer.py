@@ -146,7 +146,8 @@ class Consumer(BaseConsumer):
 
         Args:
             message: A message that this consumer delivered: only its partition is committed, up to and including the message;
-                with `mode="shared"`, only the message itself. None commits all delivered messages.
+                with `mode="shared"`, only the message itself. Committed messages stay committed; seek() reads them again.
+                None commits all delivered messages.
 
         Raises:
             InvalidInputError: the message is not from this topic.

@@ -66,6 +66,7 @@ class Fetching:
         self._handed_out: dict[int, int] = {}
         self._handed_out_before: frozenset[int] = frozenset()
         self._done: dict[int, int] = {}
+        self._committed: dict[int, int] = {}
         self._pending_seeks: dict[int, int] = {}
         self._generations: dict[int, int] = {}
         self._ends: dict[int, int] = {}
@@ -256,10 +257,15 @@ class Fetching:
         self.finish()
 
     def finish_up_to(self, partition: int, offset: int) -> bool:
-        """Mark a message and all earlier messages of its partition as done; return whether the partition is still read."""
+        """Mark a message and all earlier messages of its partition as done; return whether the partition is still read.
+
+        A pending seek of the partition becomes committable, too. Messages that are already committed stay committed.
+        """
         if partition not in self._positions:
             return False
-        self._done[partition] = offset + 1
+        next_offset = max(offset + 1, self._pending_seeks.pop(partition, 0))
+        if next_offset > self._committed.get(partition, 0):
+            self._done[partition] = max(next_offset, self._done.get(partition, 0))
         if self._handed_out.get(partition, offset + 2) <= offset + 1:
             del self._handed_out[partition]
         if self._delivered is not None and self._delivered[0] == partition and self._delivered[1] <= offset + 1:
@@ -269,6 +275,7 @@ class Fetching:
     def committable(self) -> dict[int, int]:
         """Return partition -> offset for all messages done since the last call; the caller commits these offsets."""
         done, self._done = self._done, {}
+        self._committed.update(done)
         return done
 
     def put_back(self, offsets: Mapping[int, int]) -> None:
@@ -289,6 +296,7 @@ class Fetching:
         self._generations.pop(partition, None)
         self._handed_out.pop(partition, None)
         self._done.pop(partition, None)
+        self._committed.pop(partition, None)
         self._pending_seeks.pop(partition, None)
         if self._delivered is not None and self._delivered[0] == partition:
             self._delivered = None

@@ -136,6 +136,7 @@ _NEAREST_STATUS: Final = {
     Status.CORRUPT_MESSAGES: Status.CANNOT_READ_MESSAGE,
     Status.CONSUMERS_LIMIT: Status.CANNOT_CREATE_CONSUMER_OFFSETS_DIRECTORY,
     Status.SERVER_BUSY: Status.DISCONNECTED,  # clients reconnect, and retry the command once
+    Status.LEGAL_HOLD: Status.UNAUTHORIZED,
 }
 """Headstream's statuses -> the nearest status of existing clients; `error` if there is none."""
 

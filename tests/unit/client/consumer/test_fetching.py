@@ -262,3 +262,37 @@ def test_a_loop_and_polls_in_turn_never_commit_backwards() -> None:
     assert fetching.committable() == {1: 3}
     fetching.release()
     assert fetching.committable() == {}
+
+
+def test_an_earlier_message_than_the_committed_ones_commits_nothing() -> None:
+    fetching = Fetching({1: 0})
+    feed(fetching, 1, 0, 1, 2, 3)
+    fetching.hand_out(3, is_first=True)
+    fetching.release()
+    assert fetching.committable() == {1: 3}
+    assert fetching.finish_up_to(1, 0)
+    assert fetching.committable() == {}
+    fetching.put_back({1: 3})  # the commit has failed
+    assert fetching.finish_up_to(1, 1)
+    assert fetching.committable() == {1: 3}
+    fetching.seek(1, 0)
+    feed(fetching, 1, 0, 1, 2, 3)
+    fetching.hand_out(1, is_first=True)
+    assert fetching.finish_up_to(1, 0)
+    assert fetching.committable() == {1: 1}
+
+
+def test_a_seek_is_not_committed_after_messages_that_follow_it() -> None:
+    fetching = Fetching({1: 0})
+    feed(fetching, 1, 0, 1, 2, 3)
+    fetching.hand_out(3, is_first=True)
+    fetching.seek(1, 1)
+    feed(fetching, 1, 1, 2, 3)
+    fetching.hand_out(1, is_first=True)
+    assert fetching.finish_up_to(1, 1)
+    assert fetching.committable() == {1: 2}
+    fetching.release()
+    assert fetching.committable() == {}
+    fetching.seek(1, 3)
+    assert fetching.finish_up_to(1, 1)
+    assert fetching.committable() == {1: 3}  # the commit of an earlier message stores the position, as each commit does

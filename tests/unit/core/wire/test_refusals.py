@@ -40,6 +40,11 @@ def test_status_of_every_error_is_one_that_existing_clients_know(kind: type[Head
         assert is_extended or status < 20_000
 
 
+def test_existing_clients_learn_that_a_topic_under_legal_hold_may_not_be_deleted() -> None:
+    error = errors.LegalHoldError("x")
+    assert (status_of(error), status_of(error, is_extended=True)) == (Status.UNAUTHORIZED, Status.LEGAL_HOLD)
+
+
 def test_status_of_foreign_exceptions_is_the_generic_one() -> None:
     assert status_of(RuntimeError("x")) == Status.ERROR
     assert "x" not in refusal_to_json(RuntimeError("x"))["reason"]
