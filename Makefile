@@ -82,13 +82,15 @@ test: setup ## the first tier, before every commit; the parts that need Java are
 unit: setup ## the quick tests alone: no Java
 	@$(BIN)/python tools/run_test_parts.py $(TESTED)
 
-nightly: setup ## both tiers, with the stores' servers, and the campaigns: hours
-	@tools/install_nightly_tools.sh
-	@tools/run_tests.sh nightly
-	@$(MAKE) --no-print-directory soak
+NIGHT = $(shell echo $$(($$(date +%s) / 86400)))
 
-soak: setup ## long campaigns of kills, faults and fuzz
-	@$(BIN)/python -m pytest -q -m soak --timeout=0 tests
+nightly: setup ## both tiers, with the stores' servers, and a seventh of the campaigns, another one each night: hours
+	@tools/install_nightly_tools.sh
+	@tools/run_tests.sh "" --night $(NIGHT)
+
+soak: setup ## all long campaigns of kills, faults and fuzz: a day
+	@tools/install_nightly_tools.sh
+	@tools/run_tests.sh soak
 
 suite-times: ## what the last run of the tests took: the total, and the 40 costliest tests
 	@$(BIN)/python tools/suite_budget.py table

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.lean_spark import QUICK, driver_options
 from tests.support.suite_times import SuiteTimes
-from tests.support.tiers import FIRST_TIER, mark_repeated_seeds, mark_repeated_values, take_fewer_examples
+from tests.support.tiers import FIRST_TIER, leave_for_other_nights, mark_repeated_seeds, mark_repeated_values, take_fewer_examples
 
 # A shell starts its background jobs, a suite among them, with Ctrl-C ignored, which programs that tests start and
 # interrupt would inherit. A handler, unlike being ignored, is not inherited.
@@ -21,6 +21,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes says more of the machine than of what is tested.
 settings.register_profile("headstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headstream")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--night", type=int, help="of the campaigns, only those of this night: see tests/support/tiers.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,6 +40,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_repeated_seeds(items)  # before pytest selects by markers
     mark_repeated_values(items)
+    for item in items:
+        if item.get_closest_marker("soak") is not None:
+            item.add_marker(pytest.mark.timeout(0))
+    if config.option.night is not None:
+        config.hook.pytest_deselected(items=leave_for_other_nights(items, config.option.night))
     if config.option.markexpr == FIRST_TIER:
         take_fewer_examples(items)
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Run the tests of the first tier, or with `nightly` those of both tiers.
+# Run the tests of the first tier, or those that a pytest expression of markers selects; more arguments are options of pytest.
 set -eu
 cd "$(dirname "$0")/.."
 bin=.venv/bin
 parts=(tests/unit tests/property tests/campaigns tests/vectors tests/behaviour)
 tier=()
-if [ "${1:-}" = nightly ]; then tier=(-m "not soak" --); fi
+if [ $# -gt 0 ]; then tier=(-m "$@" --); fi
 if $bin/python -c 'import sys; from headstream.spark.sessions.java import main; sys.exit(main())'; then
   $bin/headstream jars --quiet
   # Made once per machine, in a minute: each JVM that the tests start needs seven seconds of processor time less.

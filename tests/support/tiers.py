@@ -1,7 +1,12 @@
-"""What is left to the second tier without a marker: other seeds of a test, most generated examples and repetitions."""
+"""What is left to the second tier without a marker: other seeds of a test, most generated examples and repetitions.
+
+Campaigns are divided among nights.
+"""
 
 from __future__ import annotations
 
+import zlib
+from collections import Counter
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, Final, TypeVar
@@ -13,6 +18,8 @@ FIRST_TIER: Final = "not nightly and not soak"
 """The expression of markers that selects the first tier, as in pyproject.toml."""
 _EXAMPLES_DIVISOR: Final = 6
 _LEAST_EXAMPLES: Final = 10
+_NIGHTS: Final = 7
+"""In a week, each campaign runs with all its parameters."""
 T = TypeVar("T")
 _running = {"first tier": False}
 _SETTINGS: Final = "_hypothesis_internal_use_settings"
@@ -64,6 +71,27 @@ def mark_repeated_values(items: list[pytest.Item]) -> None:
 def _names(given: str | Iterable[str]) -> tuple[str, ...]:
     """Return the names of the parameters that a mark `parametrize` gives together."""
     return tuple(name.strip() for name in given.split(",")) if isinstance(given, str) else tuple(given)
+
+
+def leave_for_other_nights(items: list[pytest.Item], night: int) -> list[pytest.Item]:
+    """Remove the campaigns of other nights from the tests, and return them.
+
+    Each night runs a seventh of a campaign's parameters. A campaign without parameters runs one night in seven.
+
+    Args:
+        items: The collected tests.
+        night: A number that is one larger the next night.
+    """
+    counts: Counter[str] = Counter()
+    kept, left = [], []
+    for item in items:
+        function = item.nodeid.partition("[")[0]
+        is_campaign = item.get_closest_marker("soak") is not None
+        is_left = is_campaign and (zlib.crc32(function.encode()) + counts[function] + night) % _NIGHTS != 0
+        counts[function] += is_campaign
+        (left if is_left else kept).append(item)
+    items[:] = kept
+    return left
 
 
 def take_fewer_examples(items: list[pytest.Item]) -> None:

@@ -139,7 +139,6 @@ def _mariadb_work(rng: Random, steps: int) -> str:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(0)
 def test_tables_equal_postgresql_after_many_histories_with_kills() -> None:
     for seed in range(1, 201, DebeziumHistory.width):
         run_history(DebeziumHistory, seed)
