@@ -61,6 +61,8 @@ class Log:
         self._writer_lock = WriterLock(f"{root}/{LOCK_NAME}")
         self._marker = read_marker(root, files)
         self._catalog: Catalog | None = None
+        self._read_only: Catalog | None = None
+        """The catalog from before start_writing(): threads that read use it until the log is closed."""
         self._partitions: dict[tuple[int, int], PartitionWriter] = {}
         self._opened: dict[int, dict[int, PartitionWriter]] = {}
         self._removed: dict[int, dict[int, int]] = {}
@@ -135,28 +137,32 @@ class Log:
             self.files.make_directory(self.root)
             if not self.is_memory:
                 self._writer_lock.acquire(briefly=briefly)
+            self._read_only = self._read_only or self._catalog
             try:
                 self._marker = read_marker(self.root, self.files)
                 catalog = Catalog(self._catalog_path(must_exist=self._marker is not None), is_writer=True)
                 if self._marker is None:
                     self._marker = Marker(FORMAT_VERSION, identity, created_us)
                     write_marker(self.root, self.files, self._marker)
-            except BaseException:
-                self._writer_lock.release()
-                raise
-            if self._catalog is not None:
-                self._catalog.close()
-            self._use(catalog).repair()
-            sweep_directories(self.root, self.files, catalog)
-            self._is_writer = True
-            try:
+                self._use(catalog).repair()
+                sweep_directories(self.root, self.files, catalog)
+                self._is_writer = True
                 self.commits.resume()
             except BaseException:
-                self._is_writer = False
-                self._writer_lock.release()
+                self._end_writing()
                 raise
             if not (self.is_memory or briefly):
                 self.commits.start()
+
+    def _end_writing(self) -> None:
+        """Release the writer's lock after start_writing() has failed; readers use their read-only catalog again."""
+        failed, self._catalog, self._states = self._catalog, self._read_only, None
+        if failed is not None and failed is not self._read_only:
+            failed.close()
+        if self._read_only is not None:
+            self._use(self._read_only)
+        self._is_writer = False
+        self._writer_lock.release()
 
     def _use(self, catalog: Catalog) -> MessageStates:
         self._catalog = catalog
@@ -397,8 +403,9 @@ class Log:
             self._readers.close()
             for store in self._offsets.values():
                 store.close()
-            if self._catalog is not None:
-                self._catalog.close()
+            for catalog in (self._catalog, self._read_only):
+                if catalog is not None:
+                    catalog.close()
             self._is_writer = False
             self._writer_lock.release()
         self.waiting.notify_all()

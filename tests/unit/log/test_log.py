@@ -14,12 +14,13 @@ from headstream.core.model.identifiers import TopicName
 from headstream.core.model.message import Message
 from headstream.core.model.polling import OffsetOwner
 from headstream.core.model.topology import Limits, NewTopic
-from headstream.errors import ClosedError
+from headstream.errors import ClosedError, StorageError
 from headstream.log.administration import create_topic, delete_topic
 from headstream.log.catalog.records import TopicRecord
 from headstream.log.log import Log
 from headstream.log.opening import close_log, open_directory, open_memory
 from headstream.log.segments.follower import PartitionFollower
+from headstream.log.staged.commits import StagedCommits
 from headstream.log.system.files import OsFiles
 from tests.support.log.logs import SEED, batch, payloads
 
@@ -190,3 +191,40 @@ def test_a_log_holds_few_files_however_many_topics_consumers_commit_in(tmp_path:
     assert len(list(Path("/proc/self/fd").iterdir())) == before + 9
     close_log(log)
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+def test_threads_that_read_go_on_when_the_process_becomes_the_writer(tmp_path: Path) -> None:
+    log = open_directory(str(tmp_path))
+    topic = make_topic(log)
+    close_log(log)
+    log = open_directory(str(tmp_path))
+    log.snapshot()
+    states = log.states  # a thread has them when another one begins to write
+    assert states.next_exception(topic, 1) is None
+    log.start_writing("another", 2)
+    assert states.next_exception(topic, 1) is None
+    close_log(log)
+    with pytest.raises(ClosedError, match="the log is closed"):
+        states.next_exception(topic, 1)
+
+
+def test_a_log_is_read_on_when_it_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_directory(str(tmp_path))
+    topic = make_topic(log)
+    log.append(topic, 1, batch(b"hello"), 3, SEED)
+    close_log(log)
+    log = open_directory(str(tmp_path))
+    assert payloads(read(log, log.snapshot()["shop"].topics["orders"])) == [b"hello"]
+    with monkeypatch.context() as patched:
+        patched.setattr(StagedCommits, "resume", lambda commits: (_ for _ in ()).throw(StorageError("no space")))
+        with pytest.raises(StorageError):
+            log.start_writing("identity", 2)
+    assert not log.is_writer
+    other = Log(str(tmp_path), OsFiles(), is_memory=False, segment_bytes=1 << 20)
+    make_topic(other, name="bills")  # as another process does, which can become the writer now
+    assert sorted(log.snapshot()["shop"].topics) == ["bills", "orders"]
+    assert log.states.next_exception(topic, 1) is None
+    other.close()
+    log.start_writing("identity", 3)
+    assert log.append(topic, 1, batch(b"again"), 4, SEED).offset == 1
+    close_log(log)

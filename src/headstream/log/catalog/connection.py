@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from headstream.errors import CorruptLogError, DiskFullError, StorageError
+from headstream.errors import ClosedError, CorruptLogError, DiskFullError, StorageError
 from headstream.log.system.access import open_private
 
 _BUSY_SECONDS: Final = 10.0
@@ -28,6 +28,8 @@ def translated(where: str) -> Iterator[None]:
             where=where,
             advice="Check that this user can read and write the file and its directory, and that the disk has free space",
         ) from error
+    except sqlite3.ProgrammingError as error:  # another thread has closed the connection
+        raise ClosedError("the log is closed", where=where, advice="Connect again") from error
     except sqlite3.DatabaseError as error:
         raise CorruptLogError(
             f"the catalog is damaged: {error}", where=where, advice="Restore the file from a copy; the messages are unaffected"
