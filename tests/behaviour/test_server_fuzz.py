@@ -115,6 +115,8 @@ class Arena:
         self.root.ask(CreateStream(KEPT, "kept"))
         self.root.ask(create_topic(KEPT, "kept"))
         send(self.root, PAYLOADS, hs.Partitioning.partition(1), KEPT, "kept")
+        with self._connect() as log:  # an attack may name the stream: a request that is changed can delete it
+            log.update_topic("kept/kept", legal_hold=True)
         self.root.ask(CreateUser("fuzz", "secret", UserStatus.ACTIVE, RIGHTS))
         self.limit_bytes = server.resident_bytes + SPARE_BYTES
 
@@ -146,13 +148,16 @@ class Arena:
 
     def tidy(self) -> None:
         """Delete what the attacks have made, also topics under a legal hold."""
-        with hs.connect(f"headstream://{ROOT[0]}:{quote(ROOT[1])}@{self.server.tcp[0]}:{self.server.tcp[1]}") as log:
+        with self._connect() as log:
             for topic in log.topics():
-                if topic.legal_hold:
+                if topic.legal_hold and topic.stream != "kept":
                     log.update_topic(f"{topic.stream}/{topic.name}", legal_hold=False)
         for stream in self.root.ask(ListStreams()):
             if stream.id != KEPT:
                 self.root.ask(DeleteStream(stream.id))
+
+    def _connect(self) -> hs.Client:
+        return hs.connect(f"headstream://{ROOT[0]}:{quote(ROOT[1])}@{self.server.tcp[0]}:{self.server.tcp[1]}")
 
     def _check_answers(self, peer: TcpPeer, expected: Expected, is_extended: bool) -> None:
         """Check that each frame has an answer of its own, and that the connection ends or goes on as it should."""

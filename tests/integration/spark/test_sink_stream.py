@@ -214,4 +214,4 @@ def test_a_stream_that_is_killed_loses_and_repeats_nothing(tmp_path: Path, kills
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_a_stream_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path: Path, seed: int) -> None:
-    run_killed(tmp_path, seed=seed, kills=5)
+    run_killed(tmp_path, seed=seed, kills=5, first=6000)  # more than five times twelve batches
