@@ -83,7 +83,7 @@ def leave_for_other_nights(items: list[pytest.Item], night: int) -> list[pytest.
         night: A number that is one larger the next night.
     """
     counts: Counter[str] = Counter()
-    kept, left = [], []
+    kept, left = list[pytest.Item](), list[pytest.Item]()
     for item in items:
         function = item.nodeid.partition("[")[0]
         is_campaign = item.get_closest_marker("soak") is not None

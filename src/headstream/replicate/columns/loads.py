@@ -16,10 +16,12 @@ same floor, AGAIN_MARK is appended to the floor.
 
 A load has ended when the table has a change above the load's floor, or when the source marks the load's last row. Rows below the
 load's first possible position were not in the load, and thus no longer exist in the source. A source that marks first and
-last rows marks the only row of a load as the last row. The result depends only on the set of (log time, REFRESH or change
-sequence), not on the order, batch boundaries or repeated reads, because H is a maximum and row spans are a union. A
-REFRESH row gets its position when all messages logged before it have been read (`read_until_us`); until then the row is parked
-(run/load_waits.py). Changes never wait for a load.
+last rows marks the only row of a load as the last row. A row logged more than MARGIN_US after a marked last row begins the next
+load, because the marked first row can be read later, from another partition. If a load has no marked last row, because its
+snapshot was interrupted, the rows logged before the next load's marked first row must be read together with this row. Apart from
+that, the result depends only on the set of (log time, REFRESH or change sequence), not on the order, batch boundaries or
+repeated reads, because H is a maximum and row spans are a union. A REFRESH row gets its position when all messages logged
+before it have been read (`read_until_us`); until then the row is parked (run/load_waits.py). Changes never wait for a load.
 
 A late change arrives when `read_until_us` is already above its log time, because its schema arrived after `schema_wait`, the
 change was a dead letter that was redriven, or log times decreased. If a late change is above the floor of a load that began after
@@ -51,7 +53,7 @@ MOST_PAST_MARKS: Final = 256
 """Maximum number of stored steps of H before `read_until_us`, for loads with late rows; steps are dropped likewise."""
 _BATCH_PAST_MARKS: Final = 16
 MARGIN_US: Final = 2_000_000
-"""Time, microseconds, by which a load's other rows can be logged before its first row, in other partitions."""
+"""Time, microseconds, by which other partitions can have a load's rows before its first row or after its last row."""
 _REFRESH: Final = OPERATIONS.index("REFRESH")
 
 
@@ -185,9 +187,10 @@ class Loads:
         Returns:
             Whether this load is new, and not the table's first load.
         """
-        is_further = at_us > self.closed_us and at_us not in self.firsts and bool(self.loads or self.firsts)
-        if at_us > self.closed_us:
-            self.firsts = sorted({*self.firsts, at_us})
+        if at_us <= self.closed_us + MARGIN_US:  # a repeat, or logged just after the load's last row in another partition
+            return False
+        is_further = at_us not in self.firsts and bool(self.loads or self.firsts)
+        self.firsts = sorted({*self.firsts, at_us})
         if not self.begin(at_us - MARGIN_US):
             self.begin(at_us)
         return is_further
@@ -275,6 +278,8 @@ class Loads:
         new = times_us[times_us >= self.read_until_us]
         if not new.size:
             return
+        if self.firsts or self.lasts or self.closed_us >= 0:
+            gap_us = min(gap_us, MARGIN_US)
         breaks = np.flatnonzero(np.diff(new) > gap_us)
         firsts, lasts = new[np.concatenate(([0], breaks + 1))].tolist(), new[np.concatenate((breaks, [-1]))].tolist()
         spans: list[tuple[int, int]] = []
@@ -366,13 +371,13 @@ class Loads:
                 self._raise(*marks[taken])
                 taken += 1
 
-        self._close(until_us)
+        closings = self._close(until_us)
         for first_us, last_us, is_begun in self._due(until_us):
             take(first_us)
             newest = self.loads[-1] if self.loads else None
             if newest is not None and newest.ended_us < newest.begun_us <= first_us and not is_begun:
                 newest.ended_us = last_us  # the first row of an announced load
-            elif is_begun or (self.changed_us is not None and first_us > self.changed_us + gap_us):
+            elif is_begun or self._is_apart(first_us, gap_us, closings):
                 self._add(Load(first_us, last_us, self._own_floor(self.highest)))
             elif newest is None:
                 self._add(Load(first_us, last_us, ""))
@@ -386,15 +391,27 @@ class Loads:
         self.past = thinned(self.past, MOST_PAST_MARKS)
         self.read_until_us = until_us
 
-    def _close(self, until_us: int) -> None:
-        """End the loads whose last rows were logged before a time; a load without a marked first row consists of its last row."""
-        for at_us in [us for us in self.lasts if us < until_us]:
-            begin_us = max(at_us - MARGIN_US, self.closed_us + 1, self.read_until_us)
-            if begin_us <= at_us and not any(us <= at_us + MARGIN_US for us in self.firsts):
-                self.begins = sorted([*self.begins, begin_us])
-            self.closed_us = at_us
-            self.firsts = [us for us in self.firsts if us > at_us + MARGIN_US]
+    def _is_apart(self, first_us: int, gap_us: int, closings: list[int]) -> bool:
+        """Return whether a row begins a load: after the newest load's marked last row, or after a pause with a change."""
+        if self.loads and any(self.loads[-1].begun_us <= us < first_us - MARGIN_US for us in closings):
+            return True
+        return self.changed_us is not None and first_us > self.changed_us + gap_us
+
+    def _close(self, until_us: int) -> list[int]:
+        """End the loads whose last rows were logged before a time; return the log times of these rows and of the one before.
+
+        If neither a first row nor an earlier last row is marked, the load begins with the marked last row.
+        """
+        due = [us for us in self.lasts if us < until_us]
+        if due and not self.firsts and self.closed_us < 0:
+            begin_us = due[0] - MARGIN_US
+            if not self.loads or self.loads[-1].begun_us < begin_us:  # else the load that has begun is the one that ends
+                self.begins = sorted({*self.begins, max(begin_us, self.read_until_us)})
+        closings = [self.closed_us, *due]
+        self.closed_us = closings[-1]
+        self.firsts = [us for us in self.firsts if us > self.closed_us + MARGIN_US]
         self.lasts = [us for us in self.lasts if us >= until_us]
+        return closings
 
     def _due(self, until_us: int) -> list[tuple[int, int, bool]]:
         """Remove and return load starts before a time: (first row, last row, False) or (announced, time before it, True)."""

@@ -261,3 +261,52 @@ def test_marked_rows_in_other_partitions_make_one_load_whatever_their_order() ->
     assert loads.vanished is not None
     assert placed[0] < loads.vanished < min(placed[1:])
     assert len(loads.loads) == 2
+
+
+MARKED_GAP_US = 300_000_000
+
+
+def draw_snapshots(random: Random) -> tuple[list[list[int]], list[tuple[int, str, str]]]:
+    """Return the rows of some snapshots, and all messages in the order of their log times: rows, changes, marks of rows.
+
+    Other partitions have rows of a snapshot up to a second before its first row and after its last one.
+    """
+    at_us, snapshots, messages = 100_000_000, list[list[int]](), list[tuple[int, str, str]]()
+    for number in range(random.randint(1, 4)):
+        skew_us = random.choice([0, 4, 1_000_000])
+        rows = sorted({at_us + random.randrange(random.choice([10, 30_000_000])) for _ in range(random.choice([1, 1, 2, 5]))})
+        first_us, last_us = rows[0] + random.randint(0, skew_us), max(at_us, rows[-1] - random.randint(0, skew_us))
+        if len(rows) > 1:
+            rows = [
+                us for us in {*rows, first_us, last_us} if abs(us - first_us) <= 1_000_000 or first_us < us < last_us + 1_000_000
+            ]
+            messages.append((first_us, "first", ""))
+        else:
+            last_us = rows[0]
+        snapshots.append(sorted(rows))
+        messages += [(last_us, "last", ""), *((us, "row", "") for us in rows)]
+        at_us = max(first_us, last_us, *rows) + random.choice([5_000_000, 60_000_000])
+        messages += [(at_us, "change", sequence(10 * number + each)) for each in range(random.choice([0, 0, 1, 3]))]
+        at_us += random.choice([5_000_000, 60_000_000])
+    return snapshots, sorted(messages)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_marked_snapshot_is_one_load_whatever_was_read_when_and_how_often(seed: int) -> None:
+    for number in range(150):
+        random, loads = Random(f"{seed}/{number}"), Loads()
+        snapshots, messages = draw_snapshots(random)
+        ends = sorted(random.choice(messages)[0] + random.randint(0, 1) for _ in range(random.randint(0, 6)))
+        begin_us = 0
+        for end_us in [*ends, messages[-1][0] + 100_000_000]:
+            for from_us in [begin_us, *random.choices([(), (begin_us,), (0,)], (4, 1, 1))[0]]:  # a batch can be repeated
+                batch_of = [message for message in messages if from_us <= message[0] < end_us]
+                for at_us, kind, _ in batch_of:
+                    if kind in ("first", "last"):
+                        (loads.mark_first if kind == "first" else loads.mark_last)(at_us)
+                events = [Event(at_us, text) for at_us, kind, text in batch_of if kind in ("row", "change")]
+                loads.observe(batch(*events), end_us, MARKED_GAP_US)
+            begin_us = end_us
+        floors = [{place.partition(".")[0] for place in places(loads, *(Event(us, "") for us in rows))} for rows in snapshots]
+        assert [len(each) for each in floors] == [1] * len(snapshots), f"{seed}/{number}: a snapshot is in two loads"
+        assert len(set().union(*floors)) == len(snapshots), f"{seed}/{number}: two snapshots are in one load"
