@@ -11,6 +11,7 @@ import headstream as hs
 from tests.campaigns.killed_servers import KilledServer
 from tests.support.killed_jobs import Job
 from tests.support.mirrors import COUNT, KILLS, check, command, fill, stored
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 21))])
@@ -30,8 +31,10 @@ def test_a_mirror_and_its_destination_that_are_killed_lose_and_repeat_nothing(tm
             if round_number % 2:
                 server.kill()
                 server.start()
+        before = stored(target)
         job = Job(command(source, target), tmp_path)
-        server.kill()  # while it works: it waits for the server, and continues
+        wait_until(lambda: job.has_ended or stored(target) > before, "the mirror copies nothing", 300)
+        server.kill()  # while it works: it waits for the server, and continues; a first connection is not tried again
         server.start()
         job.finish()
         with hs.connect(target) as log:

@@ -57,5 +57,9 @@ class Job:
             self._process.wait()
 
     @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    @property
     def errors(self) -> str:
         return self._errors.read_text(errors="replace")[-4000:]
