@@ -193,7 +193,7 @@ BAD = [
     ("'p' payload, '' h", "header value of 0 bytes"),
     ("'p' payload, 'h' h, 4 partition", "column partition has values from 4"),
     ("'p' payload, 'h' h, 'no uuid' id", "column id has 'no uuid'"),
-    ("'p' payload, 'h' h, X'000000' headers", "a header is cut short"),
+    ("'p' payload, 'h' h, X'000000' headers", "a header key is cut short"),
 ]
 
 
