@@ -16,12 +16,12 @@ same floor, AGAIN_MARK is appended to the floor.
 
 A load has ended when the table has a change above the load's floor, or when the source marks the load's last row. Rows below the
 load's first possible position were not in the load, and thus no longer exist in the source. A source that marks first and
-last rows marks the only row of a load as the last row. A row logged more than MARGIN_US after a marked last row begins the next
-load, because the marked first row can be read later, from another partition. If a load has no marked last row, because its
-snapshot was interrupted, the rows logged before the next load's marked first row must be read together with this row. Apart from
-that, the result depends only on the set of (log time, REFRESH or change sequence), not on the order, batch boundaries or
-repeated reads, because H is a maximum and row spans are a union. A REFRESH row gets its position when all messages logged
-before it have been read (`read_until_us`); until then the row is parked (run/load_waits.py). Changes never wait for a load.
+last rows marks the only row of a load as the last row. A row logged more than `load_gap` after a marked last row begins the next
+load. If the next load begins earlier, rows that another partition has just before the marked first row must be read together
+with the marked first row. Apart from that, the result depends only on the set of (log time, REFRESH or change sequence), not on
+the order, batch boundaries or repeated reads, because H is a maximum and row spans are a union. A REFRESH row gets its position
+when all messages logged before it have been read (`read_until_us`); until then the row is parked (run/load_waits.py). Changes
+never wait for a load.
 
 A late change arrives when `read_until_us` is already above its log time, because its schema arrived after `schema_wait`, the
 change was a dead letter that was redriven, or log times decreased. If a late change is above the floor of a load that began after
@@ -278,8 +278,6 @@ class Loads:
         new = times_us[times_us >= self.read_until_us]
         if not new.size:
             return
-        if self.firsts or self.lasts or self.closed_us >= 0:
-            gap_us = min(gap_us, MARGIN_US)
         breaks = np.flatnonzero(np.diff(new) > gap_us)
         firsts, lasts = new[np.concatenate(([0], breaks + 1))].tolist(), new[np.concatenate((breaks, [-1]))].tolist()
         spans: list[tuple[int, int]] = []
@@ -392,24 +390,26 @@ class Loads:
         self.read_until_us = until_us
 
     def _is_apart(self, first_us: int, gap_us: int, closings: list[int]) -> bool:
-        """Return whether a row begins a load: after the newest load's marked last row, or after a pause with a change."""
-        if self.loads and any(self.loads[-1].begun_us <= us < first_us - MARGIN_US for us in closings):
+        """Return whether a row begins a load: after a pause since the newest load's marked last row, or since a change."""
+        if self.loads and any(self.loads[-1].begun_us <= us < first_us - gap_us for us in closings):
             return True
         return self.changed_us is not None and first_us > self.changed_us + gap_us
 
     def _close(self, until_us: int) -> list[int]:
         """End the loads whose last rows were logged before a time; return the log times of these rows and of the one before.
 
-        If neither a first row nor an earlier last row is marked, the load begins with the marked last row.
+        A load without a marked first row consists of its last row, unless it has begun after a pause.
         """
-        due = [us for us in self.lasts if us < until_us]
-        if due and not self.firsts and self.closed_us < 0:
-            begin_us = due[0] - MARGIN_US
-            if not self.loads or self.loads[-1].begun_us < begin_us:  # else the load that has begun is the one that ends
-                self.begins = sorted({*self.begins, max(begin_us, self.read_until_us)})
-        closings = [self.closed_us, *due]
+        closings = [self.closed_us]
+        for at_us in [us for us in self.lasts if us < until_us]:
+            since_us = closings[-1] if closings[-1] >= 0 else at_us - MARGIN_US - 1
+            has_begun = bool(self.loads) and self.loads[-1].begun_us > since_us
+            begin_us = max(at_us - MARGIN_US, closings[-1] + 1, self.read_until_us)
+            if begin_us <= at_us and not has_begun and not any(us <= at_us + MARGIN_US for us in self.firsts):
+                self.begins = sorted([*self.begins, begin_us])
+            closings.append(at_us)
+            self.firsts = [us for us in self.firsts if us > at_us + MARGIN_US]
         self.closed_us = closings[-1]
-        self.firsts = [us for us in self.firsts if us > self.closed_us + MARGIN_US]
         self.lasts = [us for us in self.lasts if us >= until_us]
         return closings
 

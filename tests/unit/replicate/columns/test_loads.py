@@ -263,7 +263,7 @@ def test_marked_rows_in_other_partitions_make_one_load_whatever_their_order() ->
     assert len(loads.loads) == 2
 
 
-MARKED_GAP_US = 300_000_000
+MARKED_GAP_US = 4_000_000
 
 
 def draw_snapshots(random: Random) -> tuple[list[list[int]], list[tuple[int, str, str]]]:
