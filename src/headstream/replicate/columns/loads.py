@@ -391,7 +391,8 @@ class Loads:
 
     def _is_apart(self, first_us: int, gap_us: int, closings: list[int]) -> bool:
         """Return whether a row begins a load: after a pause since the newest load's marked last row, or since a change."""
-        if self.loads and any(self.loads[-1].begun_us <= us < first_us - gap_us for us in closings):
+        ended_us = first_us - max(gap_us, MARGIN_US)
+        if self.loads and any(self.loads[-1].begun_us <= us < ended_us for us in closings):
             return True
         return self.changed_us is not None and first_us > self.changed_us + gap_us
 
