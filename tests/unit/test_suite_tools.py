@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.suite_times import tree_cpu_seconds
-from tests.support.tiers import FIRST_TIER, take_fewer_examples
+from tests.support.tiers import FIRST_TIER, leave_for_other_nights, take_fewer_examples
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +105,7 @@ def test_table(size, way): pass
 
 
 def test_first_tier_has_one_seed_and_each_value_once_and_all_rows_of_a_table(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_collection_modifyitems\n")
+    (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_addoption, pytest_collection_modifyitems\n")
     (tmp_path / "test_it.py").write_text(MARKED)
     options = f"markers = nightly\n every_combination\npythonpath = {ROOT}\naddopts = -p no:cacheprovider\n"
     (tmp_path / "pytest.ini").write_text(f"[pytest]\n{options}")
@@ -129,6 +130,21 @@ def test_first_tier_has_one_seed_and_each_value_once_and_all_rows_of_a_table(tmp
     assert found.pop("test_seeds") == ["0-a", "0-b"], ran.stdout + ran.stderr
     assert found.pop("test_values") == ["1-x", "2-y", "3-x"]
     assert {name: len(values) for name, values in found.items()} == {"test_all": 6, "test_table": 4}
+
+
+def test_a_week_has_each_campaign_once() -> None:
+    names = [*(f"test_kills[{number}]" for number in range(10)), "test_fuzz", "test_quick"]
+    runs = Counter[str]()
+    for night in range(100, 107):
+        items: Any = [
+            SimpleNamespace(nodeid=name, get_closest_marker=lambda _, name=name: name != "test_quick" or None) for name in names
+        ]
+        left = leave_for_other_nights(items, night)
+        assert 1 < len(items) < 5
+        assert sorted(item.nodeid for item in [*items, *left]) == sorted(names)
+        runs.update(item.nodeid for item in items)
+    assert runs.pop("test_quick") == 7
+    assert set(runs.values()) == {1}
 
 
 def test_take_fewer_examples_divides_them_once_per_function() -> None:
