@@ -224,11 +224,13 @@ class DeliveryHistory:
     async def _send_async(self, plan: _HistoryPlan, url: str) -> None:
         log = connect_async(url)
         producer = log.producer(_TOPIC, **self._options(plan))
-        for _ in range(1000):
+        until_s = time.monotonic() + _END_S
+        while True:
             try:
                 await producer.stats()
                 break
             except HeadstreamError:
+                assert time.monotonic() < until_s, "the server cannot be reached"
                 await asyncio.sleep(0.02)
         for number, key, pause_s in plan.messages():
             while True:
