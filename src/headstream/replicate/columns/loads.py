@@ -187,8 +187,8 @@ class Loads:
         Returns:
             Whether this load is new, and not the table's first load.
         """
-        if at_us <= self.closed_us + MARGIN_US:  # a repeat, or logged just after the load's last row in another partition
-            return False
+        if self.closed_us >= 0 and at_us <= self.closed_us + MARGIN_US:
+            return False  # a repeat, or logged just after the load's last row, in another partition
         is_further = at_us not in self.firsts and bool(self.loads or self.firsts)
         self.firsts = sorted({*self.firsts, at_us})
         if not self.begin(at_us - MARGIN_US):
