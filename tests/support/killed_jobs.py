@@ -34,7 +34,7 @@ class Job:
         before, until = count(), time.monotonic() + 300
         try:
             while count() - before < wanted:
-                if self._process.poll() is not None:
+                if self.has_ended:
                     assert count() - before >= wanted, f"it ended by itself, with {self._process.returncode}: {self.errors}"
                 assert time.monotonic() < until, f"it does nothing: {self.errors}"
                 time.sleep(0.01)
@@ -52,7 +52,7 @@ class Job:
         return self._output.read_text()
 
     def _kill(self) -> None:
-        if self._process.poll() is None:
+        if not self.has_ended:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 

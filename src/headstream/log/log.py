@@ -137,14 +137,15 @@ class Log:
             self.files.make_directory(self.root)
             if not self.is_memory:
                 self._writer_lock.acquire(briefly=briefly)
-            self._read_only = self._read_only or self._catalog
+            self._read_only = self._catalog
             try:
                 self._marker = read_marker(self.root, self.files)
                 catalog = Catalog(self._catalog_path(must_exist=self._marker is not None), is_writer=True)
+                states = self._use(catalog)
                 if self._marker is None:
                     self._marker = Marker(FORMAT_VERSION, identity, created_us)
                     write_marker(self.root, self.files, self._marker)
-                self._use(catalog).repair()
+                states.repair()
                 sweep_directories(self.root, self.files, catalog)
                 self._is_writer = True
                 self.commits.resume()
