@@ -11,8 +11,8 @@ import functools
 import random
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import headstream as hs
@@ -29,9 +29,14 @@ _CHANGING: Final = ("ping", "snapshot", "stats", "clients", "client", "me", "gro
 """Calls whose results have times or counts that change."""
 
 
-def _tolerating_interrupts() -> AbstractContextManager[None]:
-    """Return a context that suppresses refusals while calls are interrupted."""
-    return suppress(hs.HeadstreamError) if is_impatient() else nullcontext()
+@contextmanager
+def _tolerating_interrupts() -> Iterator[None]:
+    """Suppress refusals while calls are interrupted, but not those of calls that the log does not support."""
+    try:
+        yield
+    except hs.HeadstreamError as error:
+        if isinstance(error, hs.UnsupportedError) or not is_impatient():
+            raise
 
 
 class _Calls:
