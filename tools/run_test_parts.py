@@ -6,6 +6,7 @@ The tests of the Spark session are two parts, those of Replicate and the others,
 tests/behaviour and the others: two sessions and two brokers are started per run. The tests of the console share a browser.
 The other files are divided into parts of the same cost, those of the quick tests into a part per process at least. The shared
 parts begin first, since they take longest, and of each kind the costliest, so that all processes end at about the same time.
+With options, which select tests of the second tier, the campaigns take longest: they begin first, and pytest-xdist divides them.
 Times are written to `.cache/suite-times.json`.
 """
 
@@ -57,11 +58,13 @@ class Part:
         name: What it is called in the output, and its files below `.cache/suite`.
         files: Paths from the root of the repository.
         cost: What its tests took when the budget was written, in seconds of processor time.
+        workers: How many processes pytest-xdist divides the tests among; 0: they run in the part's own process.
     """
 
     name: str
     files: list[str] = field(default_factory=list)
     cost: float = 0.0
+    workers: int = 0
 
     def add(self, file: str, cost: float) -> None:
         """Have the part run a file too."""
@@ -121,6 +124,13 @@ def _shared_process(file: str) -> str | None:
     return "every-kind-of-log" if _USES_PLACES.search(text) else None
 
 
+def begin_with_campaigns(parts: list[Part], processes: int) -> list[Part]:
+    """Have the campaigns run in so many processes each, and return the parts with the campaigns first."""
+    for part in parts:
+        part.workers = processes if part.name.startswith("campaigns") else 0
+    return sorted(parts, key=lambda part: not part.workers)
+
+
 def read_costs(budget: dict[str, Any]) -> dict[str, float]:
     """Return the seconds of processor time per file of `tests/suite_budget.json`."""
     costs = {file: seconds for file, (_, seconds) in budget["others"].items()}
@@ -132,9 +142,9 @@ def read_costs(budget: dict[str, Any]) -> dict[str, float]:
 
 def run_part(part: Part, options: list[str]) -> int:
     """Run a part; its output and times go to files below `.cache/suite`. Return the exit status of pytest."""
-    environment = os.environ | {"HEADSTREAM_SUITE_TIMES": str(part.output(".json"))}
+    environment = os.environ | ({} if part.workers else {"HEADSTREAM_SUITE_TIMES": str(part.output(".json"))})  # one writer
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling is two thirds of a collection
-    command = [sys.executable, "-m", "pytest", "-q", "-ra", "-n", "0", *options, *part.files]
+    command = [sys.executable, "-m", "pytest", "-q", "-ra", "-n", str(part.workers), *options, *part.files]
     with temporary_directory() as directory, part.output(".log").open("wb") as log:
         environment |= {"TMPDIR": directory} if directory else {}
         return subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
@@ -195,8 +205,10 @@ def main(arguments: list[str]) -> int:
     folders = arguments[len(options) + 1 :] if options else arguments
     files = [str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("test_*.py")]
     costs = read_costs(json.loads((ROOT / "tests" / "suite_budget.json").read_text(encoding="utf-8")))
-    processes = 4 if (os.cpu_count() or 1) > 1 else 2  # half of the time a test waits
-    return run(make_parts(files, costs, processes), options, processes)
+    processors = os.cpu_count() or 1
+    processes = 4 if processors > 1 else 2  # half of the time a test waits
+    parts = make_parts(files, costs, processes)
+    return run(begin_with_campaigns(parts, processors) if options else parts, options, processes)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,11 @@ def test_make_parts_puts_each_file_in_one_part_and_those_that_share_a_session_or
     )
     assert found["tests/behaviour/test_ids_behaviour.py"] == "every-kind-of-log"
     assert found["tests/behaviour/test_cli.py"].startswith("behaviour")
+    campaigns = [part.name for part in parts if part.name.startswith("campaigns")]
+    ordered = tool.begin_with_campaigns(parts, 2)
+    assert campaigns
+    assert [(part.name, part.workers) for part in ordered[: len(campaigns)]] == [(name, 2) for name in campaigns]
+    assert all(part.workers == 0 for part in ordered[len(campaigns) :])
 
 
 def test_run_reports_failures_and_skips_of_all_parts_and_writes_their_times(
