@@ -66,6 +66,14 @@ def _consume(
     return found
 
 
+def _poll_until_assigned(member: Consumer, count: int) -> None:
+    """Poll a member until it has `count` partitions: `close()` of librdkafka hangs beside an unread rebalance."""
+    until_s = time.monotonic() + 60
+    while len(member.assignment()) < count and time.monotonic() < until_s:
+        member.poll(0.1)
+    assert len(member.assignment()) == count
+
+
 def _error(message: Message) -> str | None:
     error = message.error()
     return None if error is None else error.name()
@@ -277,8 +285,9 @@ def test_members_of_a_group_divide_partitions_when_both_read(listener: KafkaList
     admin = _admin(listener)
     described = admin.describe_consumer_groups(["g"])["g"].result()
     assert (described.state.name, len(described.members)) == ("STABLE", 2)
-    for member in members:
-        member.close()
+    members[0].close()
+    _poll_until_assigned(members[1], 3)
+    members[1].close()
     assert listener.broker.offsets.committed(_ORDERS, OffsetOwner.group("g")) == {1: 100, 2: 100, 3: 100}
 
 
@@ -308,18 +317,12 @@ def test_a_partition_goes_to_another_member_when_one_goes_without_a_word(listene
     }
     first = Consumer(listener.confluent(**settings, max_poll_interval_ms=2000))
     first.subscribe(["shop.orders"])
-    until_s = time.monotonic() + 60
-    while not first.assignment() and time.monotonic() < until_s:
-        first.poll(0.1)
+    _poll_until_assigned(first, 3)
     second = Consumer(listener.confluent(**settings))
     second.subscribe(["shop.orders"])
-    while len(second.assignment()) < 3 and time.monotonic() < until_s + 20:
-        second.poll(0.1)
-    assert len(second.assignment()) == 3
+    _poll_until_assigned(second, 3)
     second.close()
-    while len(first.assignment()) < 3 and time.monotonic() < until_s + 40:  # librdkafka's close() hangs beside a rebalance
-        first.poll(0.1)
-    assert len(first.assignment()) == 3
+    _poll_until_assigned(first, 3)
     first.close()
 
 
