@@ -149,7 +149,8 @@ def test_the_program_of_the_readme_with_iggys_client_runs(today: Path, server: S
         log.create_topic("shop/orders", partitions=4)  # as the program before it does
     program = program.replace("127.0.0.1:8090", "{}:{}".format(*server.tcp))
     done = subprocess.run([str(today), "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert "b'tea' {" in done.stdout, done.stderr
+    assert not done.returncode, done.stderr
+    assert "b'tea' {" in done.stdout
     assert "attempt" in done.stdout
 
 
