@@ -133,14 +133,28 @@ class Catalog:
         self._snapshot = snapshot
         self.known = snapshot if self._is_alone else None
 
+    @contextmanager
+    def reading(self) -> Iterator[int]:
+        """Yield the version of the database, which all queries of the body see in one state, whatever other processes write."""
+        with self._lock, translated(self._where):
+            if self._connection.in_transaction:
+                yield self._version()
+                return
+            try:
+                self._connection.execute("BEGIN")
+                yield self._version()
+            finally:
+                self._connection.rollback()
+
     def _read(self) -> Snapshot:
-        streams = {
-            number: StreamRecord(name, id_, number, created, {})
-            for number, id_, name, created in self._connection.execute(
-                "SELECT number, id, name, created_us FROM streams ORDER BY id"
-            )
-        }
-        return self._with_topics(streams.values(), "")
+        with self.reading():
+            streams = {
+                number: StreamRecord(name, id_, number, created, {})
+                for number, id_, name, created in self._connection.execute(
+                    "SELECT number, id, name, created_us FROM streams ORDER BY id"
+                )
+            }
+            return self._with_topics(streams.values(), "")
 
     def _refresh(self, known: Snapshot, numbers: Collection[int]) -> Snapshot:
         """Return a snapshot in which the given topics (added, changed or deleted) are updated and other topics are unchanged."""
@@ -209,8 +223,8 @@ class Catalog:
         with self._lock, translated(self._where):
             known = self.known
             self.transactions += 1  # before the changes are visible: a reader that sees the changes also sees the new number
-            self._connection.execute("BEGIN IMMEDIATE")
             try:
+                self._connection.execute("BEGIN IMMEDIATE")
                 yield
                 self._connection.commit()
             except BaseException:

@@ -24,13 +24,14 @@ def find_states(
     """Return messages in other states than available in a range of offsets, with pending changes; negative count: all."""
     since = (topic, partition, min(from_offset, _LAST), min(until_offset, _LAST), count)
     where = "WHERE topic = ? AND partition = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?"
-    found = catalog.select(
-        "SELECT offset, state, coalesce(kept.reason, states.reason), coalesce(kept.author, states.author), changed_us "
-        f"FROM states LEFT JOIN state_changes AS kept ON kept.number = states.change {where}",
-        *since,
-        since=7,
-    ) or catalog.select(f"SELECT offset, state, reason, author, changed_us FROM states {where}", *since, since=3)
-    return [StateChange(*row) for row in found]
+    query = f"SELECT offset, state, reason, author, changed_us FROM states {where}"
+    with catalog.reading() as version:
+        if version > 6:
+            query = (
+                "SELECT offset, state, coalesce(kept.reason, states.reason), coalesce(kept.author, states.author), changed_us "
+                f"FROM states LEFT JOIN state_changes AS kept ON kept.number = states.change {where}"
+            )
+        return [StateChange(*row) for row in catalog.select(query, *since, since=3)]
 
 
 def find_exception(catalog: Catalog, topic: int, partition: int, from_offset: int) -> int | None:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from headstream.core.model.identifiers import TopicName
+from headstream.core.model.message import StateChange
 from headstream.core.model.topology import Limits, TopicOptions
 from headstream.errors import StorageError
-from headstream.log.catalog.catalog import Catalog
+from headstream.log.catalog.catalog import Catalog, topics_of
 from headstream.log.catalog.records import GroupRecord, TopicLabels
-from headstream.log.catalog.state_records import put_states
+from headstream.log.catalog.state_records import find_states, put_states
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -95,6 +96,42 @@ def test_readers_see_what_the_writer_does(tmp_path: Path) -> None:
     writer.close()
     assert list(reader.snapshot()) == ["a"]
     reader.close()
+
+
+def test_reader_sees_one_state_when_the_writer_commits_between_its_queries(tmp_path: Path) -> None:
+    path = str(tmp_path / "catalog.sqlite")
+    writer, reader = (Catalog(path, is_writer=is_writer) for is_writer in (True, False))
+    states = [writer.snapshot()]
+
+    def change(_: str) -> None:
+        now = len(states)
+        with writer.transaction():
+            for topic in topics_of(writer.snapshot()):
+                writer.renumber_topic(topic.number, now)
+            writer.insert_topic(writer.insert_stream(f"s{now}", now), "x", 2, Limits.WIDE, now)
+        states.append(writer.snapshot())
+
+    reader._connection.set_trace_callback(change)
+    for repetition in range(1, 4):
+        assert reader.snapshot() in states
+        assert len(states) > 3 * repetition
+
+
+def test_states_have_their_reason_when_the_writer_commits_between_the_queries_of_a_reader(tmp_path: Path) -> None:
+    path = str(tmp_path / "catalog.sqlite")
+    writer, reader = (Catalog(path, is_writer=is_writer) for is_writer in (True, False))
+    add(writer, "shop", "orders")
+    put: list[StateChange] = []
+
+    def change(_: str) -> None:
+        put.append(StateChange(len(put), 10, "late", "billing", 5))
+        with writer.transaction(()):
+            put_states(writer, 1, 1, put[-1:])
+
+    reader._connection.set_trace_callback(change)
+    for ahead in range(5):
+        found = find_states(reader, 1, 1, len(put) + ahead)
+        assert all(state in put for state in found)
 
 
 def test_snapshot_after_a_change_that_names_its_topics_is_what_is_there(writer: Catalog, tmp_path: Path) -> None:
