@@ -147,26 +147,30 @@ class Catalog:
                 self._connection.rollback()
 
     def _read(self) -> Snapshot:
-        with self.reading():
+        with self.reading() as version:
             streams = {
                 number: StreamRecord(name, id_, number, created, {})
                 for number, id_, name, created in self._connection.execute(
                     "SELECT number, id, name, created_us FROM streams ORDER BY id"
                 )
             }
-            return self._with_topics(streams.values(), "")
+            return self._with_topics(streams.values(), "", version)
 
     def _refresh(self, known: Snapshot, numbers: Collection[int]) -> Snapshot:
         """Return a snapshot in which the given topics (added, changed or deleted) are updated and other topics are unchanged."""
+        if not numbers:
+            return known
         others = [
             replace(stream, topics={name: topic for name, topic in stream.topics.items() if topic.number not in numbers})
             for stream in known.values()
         ]
-        return self._with_topics(others, f"IN ({', '.join(map(str, numbers))})") if numbers else known
+        return self._with_topics(others, f"IN ({', '.join(map(str, numbers))})", self._version())
 
-    def _with_topics(self, streams: Iterable[StreamRecord], which: str) -> Snapshot:
-        """Return streams with their topics and the selected partitions; by default all partitions."""
-        version = self._version()  # a writer may have migrated the database since this reader opened it
+    def _with_topics(self, streams: Iterable[StreamRecord], which: str, version: int) -> Snapshot:
+        """Return streams with their topics and the selected partitions; by default all partitions.
+
+        `version` is read with every snapshot: a writer may have migrated the database since this reader opened it.
+        """
         partitions: dict[int, list[int]] = {}
         query = f"SELECT topic, created_us FROM partitions {which and 'WHERE topic ' + which} ORDER BY topic, number"
         for topic, created in self._connection.execute(query):
