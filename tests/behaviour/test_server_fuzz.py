@@ -278,10 +278,6 @@ WHOLE = st.builds(encode_request, CODES, st.binary(max_size=200)).filter(lambda 
 PIECES = st.lists(WHOLE | st.binary(max_size=40), max_size=6).map(b"".join)
 
 
-def attack_with_anything(arena: Arena, data: bytes, is_extended: bool) -> None:
-    arena.attack(data, is_extended=is_extended)
-
-
 FUNCTION_FIXTURES = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
