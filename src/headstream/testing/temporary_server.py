@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import secrets
 import shutil
 import socket
 import subprocess
@@ -145,7 +146,9 @@ class TemporaryServer:
 
     def _launch(self) -> None:
         if self._directory is None:
-            self._directory = Path(tempfile.mkdtemp(prefix=f"headstream-{self._title.split()[0].lower()}-", dir=self._parent))
+            name = f"headstream-{self._title.split()[0].lower()}-{secrets.token_urlsafe(6)}"
+            self._directory = Path(self._parent or tempfile.gettempdir(), name)
+            self._directory.mkdir(0o700)  # after the assignment: stop() finds the directory even after an interrupt
             self._prepare(self._directory)
         directory = self._directory
         guard = [sys.executable, "-I", str(process_guard.__file__), "--signal", self._ending, str(directory)]
