@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Literal
 
@@ -15,17 +16,6 @@ from headstream.errors import EnvironmentSetupError
 from headstream.replicate.run.pipeline import ReplicatePipeline
 from headstream.replicate.settings.config import ReplicateConfig
 from headstream.replicate.settings.table_settings import TableRules, TableSettings
-
-
-class Lines(logging.Handler):
-    """Keeps what is logged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
 
 
 def try_pipeline(spark: SparkSession, url: str, directory: Path, engine: Literal["deltalake", "spark"]) -> object:
@@ -44,7 +34,7 @@ def try_pipeline(spark: SparkSession, url: str, directory: Path, engine: Literal
 
 
 def main(url: str, directory: Path, bare: str) -> None:
-    kept = Lines()
+    kept = BufferingHandler(10_000)
     logging.getLogger("headstream.replicate").addHandler(kept)
     found: dict[str, object] = {}
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -56,7 +46,7 @@ def main(url: str, directory: Path, bare: str) -> None:
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     found["no packages"] = try_pipeline(spark, url, directory, "deltalake")
     spark.stop()
-    sys.stdout.write("\n" + json.dumps(found | {"lines": kept.lines}))
+    sys.stdout.write("\n" + json.dumps(found | {"lines": [record.getMessage() for record in kept.buffer]}))
 
 
 if __name__ == "__main__":

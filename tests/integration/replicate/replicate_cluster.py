@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
 from headstream.errors import HeadstreamError
@@ -15,19 +16,8 @@ from headstream.replicate.settings.table_settings import TableRules
 from headstream.spark import session, stop
 
 
-class Lines(logging.Handler):
-    """Keeps what is logged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
-
-
 def main(url: str, directory: Path) -> None:
-    kept = Lines()
+    kept = BufferingHandler(10_000)
     logger = logging.getLogger("headstream.replicate")
     logger.addHandler(kept)
     logger.setLevel(logging.INFO)
@@ -50,7 +40,7 @@ def main(url: str, directory: Path) -> None:
         except HeadstreamError as error:
             found[name] = str(error)
     stop(spark)
-    sys.stdout.write(json.dumps(found | {"lines": kept.lines}))
+    sys.stdout.write(json.dumps(found | {"lines": [record.getMessage() for record in kept.buffer]}))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,9 @@
-"""Commits of Delta tables that Spark writes in S3: the store refuses one that is already there."""
+"""Commits of Delta tables in S3: the store refuses one that is already there."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,12 +17,14 @@ from pyspark.sql import SparkSession
 from tools.build_s3_log_store import build
 
 from headstream.replicate.engines.delta_spark import DeltaSparkEngine
+from headstream.replicate.engines.deltalake import DeltaLakeEngine
 from headstream.replicate.engines.engine import RowCounts
 from headstream.replicate.engines.plan import MergePlan
 from headstream.replicate.engines.spark_store import configure_store
 from headstream.replicate.storage.places import StorePlace
 from headstream.replicate.storage.store_files import StoreFiles
 from headstream.spark.sessions.s3_commits import LOG_STORE_JAR
+from tests.support.replicate.plain_engine import NoMappedTables
 from tests.support.replicate.s3_server import S3Server
 
 pytestmark = pytest.mark.spark
@@ -89,31 +89,37 @@ def test_a_driver_that_is_overtaken_within_a_commit_replaces_none(spark: SparkSe
     assert found["own"] == ["late\n", ""], "Delta's own class has the condition now: ours is not needed"
 
 
-def recover_after_two_tries(server: S3Server, path: str) -> None:
-    """Answer again when a write has been sent a second time."""
-    tries, until = 0, time.monotonic() + 120
-    while tries < 2 and time.monotonic() < until:
-        tries += sum(method == "PUT" and path in requested for method, requested in server.requests())
-        time.sleep(0.01)
-    server.recover()
-
-
 def test_a_commit_whose_answer_is_lost_is_made_once(spark: SparkSession, server: S3Server, place: StorePlace) -> None:
     engine = DeltaSparkEngine(place / "table", spark)
-    engine.create({"id": "BIGINT"})
+    server.lose_answer(f"_delta_log/{0:020d}.json", partial(engine.create, {"id": "INT"}))
+    server.lose_answer(f"_delta_log/{1:020d}.json", partial(engine.widen, {"id": "BIGINT"}))
     plan = MergePlan(["id"], [], None, "TRUE", {"id": "s.id"}, "TRUE", {"id": "s.id"})
     rows = [pa.table({"id": pa.array(range(n, n + 2), pa.int64())}) for n in range(3)]
     found = []
     writes: list[Callable[[pa.Table, str, int], RowCounts]] = [*[partial(engine.merge, plan)] * 2, engine.append]
-    for version, write in enumerate(writes, 1):
-        path = f"_delta_log/{version:020d}.json"
-        server.break_down(lost=1, of=path)
-        recovery = threading.Thread(target=recover_after_two_tries, args=(server, path))
-        recovery.start()
-        write(rows[version - 1], "app", version)
-        recovery.join()
+    for version, write in enumerate(writes):
+        server.lose_answer(f"_delta_log/{version + 2:020d}.json", partial(write, rows[version], "app", version))
         found.append(spark.read.format("delta").load((place / "table").hadoop_uri).count())
     assert found == [2, 3, 5]
+
+
+def test_each_commit_of_deltalake_whose_answer_is_lost_is_made_once(server: S3Server, tmp_path: Path) -> None:
+    for version in (0, 1):  # the properties that deltalake does not know are the second commit
+        engine = DeltaLakeEngine(server.place(tmp_path.name) / f"table-{version}", NoMappedTables(), "auto")
+        server.lose_answer(f"_delta_log/{version:020d}.json", partial(engine.create, {"id": "INT"}))
+    begin, found = engine._log.table.version() + 1, list[int]()
+    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["a", "a"]})
+    writes: list[Callable[[], object]] = [
+        lambda: engine.add_columns({"name": "STRING"}),
+        lambda: engine.widen({"id": "BIGINT"}),
+        lambda: engine.append(rows, "app", 1),
+        lambda: found.append(engine.update({"name": "'b'"}, "id = 1")),
+        lambda: found.append(engine.delete("id = 2")),
+    ]
+    for version, write in enumerate(writes, begin):
+        server.lose_answer(f"_delta_log/{version:020d}.json", write)
+        assert engine._log.table.version() == version
+    assert (found, engine.read(["id", "name"], "TRUE").to_pylist()) == ([1, 1], [{"id": 1, "name": "b"}])
 
 
 def test_the_jar_is_what_its_source_compiles_to(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_changes_wait_when_the_store_is_down_and_are_applied_once_when_it_is_bac
     reason = work.processor.health.failing[SHARED].reason
     assert "503" in reason
     assert SECRET_KEY not in reason
-    server.recover()
+    server.break_down(lost=1, of="/dead/_delta_log/")
     work.now_us += 60 * SECOND_US
     work.processor.sweep(last=True)
     assert ids(work) == ids(work, changes=True) == [1, 2, 3]
@@ -133,10 +133,10 @@ def test_tables_in_a_store_equal_the_source_for_long(server: S3Server, tmp_path:
     deliver(tmp_path, seed, crashes=6, scd_type=2 if seed % 2 else 1, failures=0.1, place=place, repair=server.break_down)
 
 
-def test_a_merge_is_done_when_only_the_answer_to_its_commit_was_lost(server: S3Server, tmp_path: Path) -> None:
+def test_a_commit_is_done_when_only_its_answer_was_lost(server: S3Server, tmp_path: Path) -> None:
     work = make_work(server, tmp_path, change_tables=None)
-    work.send(METADATA, change(1))
     server.break_down(lost=1, of="/_delta_log/")
+    work.send(METADATA, change(1))
     work.send(change(2), change(1, operation="UPDATE", change_sequence=f"{9:035d}"))
     assert work.processor.health.failing == {}
     counts = work.summary.tables[SHARED]

@@ -14,6 +14,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -86,6 +87,20 @@ class S3Server:
         """
         choice = {"refused": refused, "lost": lost, "of": of, "seed": seed}
         self._control(choice | {"ignores_conditions": ignores_conditions, "delay": delay_s})
+
+    def lose_answer(self, path: str, write: Callable[[], object]) -> None:
+        """Write while the answers to requests for a path are lost, until one is sent again."""
+        self.break_down(lost=1, of=path)
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(self._recover_after_two_tries, path)
+            write()
+
+    def _recover_after_two_tries(self, path: str) -> None:
+        tries, until = 0, time.monotonic() + 120
+        while tries < 2 and time.monotonic() < until:
+            tries += sum(method == "PUT" and path in requested for method, requested in self.requests())
+            time.sleep(0.01)
+        self.recover()
 
     def plan_outage(self, seconds: float, begins_with: str) -> None:
         """Let all requests be refused for a time, once.

@@ -167,10 +167,8 @@ class Catalog:
         return self._with_topics(others, f"IN ({', '.join(map(str, numbers))})", self._version())
 
     def _with_topics(self, streams: Iterable[StreamRecord], which: str, version: int) -> Snapshot:
-        """Return streams with their topics and the selected partitions; by default all partitions.
-
-        `version` is read with every snapshot: a writer may have migrated the database since this reader opened it.
-        """
+        """Return streams with their topics and the selected partitions; by default all partitions."""
+        # The version is read with every snapshot: a writer may have migrated the database since this reader opened it.
         partitions: dict[int, list[int]] = {}
         query = f"SELECT topic, created_us FROM partitions {which and 'WHERE topic ' + which} ORDER BY topic, number"
         for topic, created in self._connection.execute(query):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -37,6 +39,8 @@ _SPARK_TYPES: Final = {
 }  # fmt: skip
 _HOUR_US: Final = 3_600_000_000
 _HOUR_MS: Final = 3_600_000
+_MARK: Final = "headstream.commit"
+_LATEST_COMMITS: Final = 20  # searched for a commit whose response was lost; other writers can have committed after it
 _DELTA_TYPES: Final = {spark: delta for delta, spark in _SPARK_TYPES.items()}
 
 
@@ -215,18 +219,19 @@ class DeltaLakeEngine(LoggedTable):
             self._mapped.create(self.path, columns, partition_by)
         else:
             arrow = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns.items()])
-            with self._committing("the table cannot be created"):
-                DeltaTable.create(
-                    str(self.path),
-                    schema=arrow,
-                    partition_by=list(partition_by) or None,
-                    configuration=path_properties(columns, partition_by),
-                    storage_options=delta_options(self.path),
-                )
+            create = partial(
+                DeltaTable.create,
+                str(self.path),
+                schema=arrow,
+                partition_by=list(partition_by) or None,
+                configuration=path_properties(columns, partition_by),
+                storage_options=delta_options(self.path),
+            )
+            self._commit("the table cannot be created", create)
             if self._properties:  # deltalake cannot create a table with properties that it does not know
                 self._log.refresh()
-                with self._committing("the table cannot be created"):
-                    self._log.table.alter.set_table_properties(dict(self._properties), raise_if_not_exists=False)
+                set_properties = partial(self._log.table.alter.set_table_properties, dict(self._properties), False)
+                self._commit("the table cannot be created", set_properties)
         self._log.refresh()
 
     def add_columns(self, added: Mapping[str, str]) -> None:
@@ -238,8 +243,7 @@ class DeltaLakeEngine(LoggedTable):
             self._log.refresh()
         else:
             fields = [Field(name, PrimitiveType(_DELTA_TYPES.get(kind, kind.lower()))) for name, kind in added.items()]
-            with self._committing("the table cannot be changed"):
-                self._log.table.alter.add_columns(fields)
+            self._commit("the table cannot be changed", partial(self._log.table.alter.add_columns, fields))
 
     def widen(self, widened: Mapping[str, str]) -> None:
         """Rewrite the rows, since Parquet files keep the types with which they were written."""
@@ -253,11 +257,12 @@ class DeltaLakeEngine(LoggedTable):
         stored = pa.schema(table.schema().to_arrow())  # including lists and maps, as in change tables
         schema = pa.schema([f.with_type(arrow_type(widened[f.name])) if f.name in widened else f for f in stored])
         with (
-            self._committing("the table cannot be changed"),
+            Translated(self.path, "the table cannot be changed"),
             TemporaryDirectory(prefix="headstream-") as directory,
             _copied(self._query(stored, "TRUE"), schema, Path(directory) / "rows") as reader,
         ):
-            write_deltalake(table, reader, mode="overwrite", schema_mode="overwrite", partition_by=partitions)
+            write = partial(write_deltalake, table, reader, mode="overwrite", schema_mode="overwrite", partition_by=partitions)
+            self._commit("the table cannot be changed", write)
 
     @property
     def takes_frames(self) -> bool:
@@ -275,14 +280,7 @@ class DeltaLakeEngine(LoggedTable):
         self._refuse_unescaped_paths()
         if is_cheaper(self._log.table, plan):
             return self._rewrite(plan, changes, app_id, version)
-        before = self._log.table.version()
-        try:
-            metrics = self._merge(plan, changes, app_id, version)
-        except StorageError:
-            # The response of an object store to a commit can be lost; the retry then conflicts with the commit itself.
-            if self._log.table.version() == before or self._log.last_applied(app_id) != version:
-                raise
-            metrics = next(entry["operationMetrics"] for entry in self._log.table.history() if entry["operation"] == "MERGE")
+        metrics = self._commit("the merge failed", partial(self._merge, plan, changes), Transaction(app_id, version))
         return RowCounts(*(int(metrics[f"num_target_rows_{name}"]) for name in ("inserted", "updated", "deleted")))
 
     def _advanced(self) -> LogSnapshot:
@@ -301,45 +299,36 @@ class DeltaLakeEngine(LoggedTable):
                 self._log.refresh()
         return counts
 
-    def _merge(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> dict[str, Any]:
-        with self._committing("the merge failed"):
-            merge = self._log.table.merge(
-                changes, plan.predicate, source_alias="s", target_alias="t", commit_properties=_remembering(app_id, version)
-            ).when_not_matched_insert(plan.insert, plan.insert_when)
-            if plan.delete_when is not None:
-                merge = merge.when_matched_delete(plan.delete_when)
-            return dict(merge.when_matched_update(plan.update, plan.update_when).execute())
+    def _merge(self, plan: MergePlan, changes: pa.Table, *, commit_properties: CommitProperties) -> dict[str, Any]:
+        merge = self._log.table.merge(
+            changes, plan.predicate, source_alias="s", target_alias="t", commit_properties=commit_properties
+        ).when_not_matched_insert(plan.insert, plan.insert_when)
+        if plan.delete_when is not None:
+            merge = merge.when_matched_delete(plan.delete_when)
+        return merge.when_matched_update(plan.update, plan.update_when).execute()
 
     def _rewrite(self, plan: MergePlan, changes: pa.Table, app_id: str, version: int) -> RowCounts:
-        before = self._log.table.version()
         stored = self.read(list(self.columns), "TRUE")
         rows, counts = rewritten(stored, changes, plan, matched_changes(stored, changes, plan.match))
-        try:
-            with self._committing("the merge failed"):
-                # With the predicate, a row that another writer appends in the meantime causes a conflict, as in a merge.
-                write_deltalake(
-                    self._log.table, rows, mode="overwrite", predicate="TRUE", commit_properties=_remembering(app_id, version)
-                )
-        except StorageError:  # see merge()
-            if self._log.table.version() == before or self._log.last_applied(app_id) != version:
-                raise
+        # With the predicate, a row that another writer appends in the meantime causes a conflict, as in a merge.
+        write = partial(write_deltalake, self._log.table, rows, mode="overwrite", predicate="TRUE")
+        self._commit("the merge failed", write, Transaction(app_id, version))
         return counts
 
     def append(self, rows: pa.Table | DataFrame, app_id: str, version: int) -> RowCounts:
         assert isinstance(rows, pa.Table), "takes_frames is false"
-        with self._committing("the rows cannot be appended"):
-            write_deltalake(self._log.table, rows, mode="append", commit_properties=_remembering(app_id, version))
+        write = partial(write_deltalake, self._log.table, rows, mode="append")
+        self._commit("the rows cannot be appended", write, Transaction(app_id, version))
         return RowCounts(inserted=rows.num_rows)
 
     def update(self, assignments: Mapping[str, str], where: str) -> int:
         self._refuse_unescaped_paths()
-        with self._committing("the rows cannot be changed"):
-            return int(self._log.table.update(updates=dict(assignments), predicate=where)["num_updated_rows"])
+        update = partial(self._log.table.update, updates=dict(assignments), predicate=where)
+        return int(self._commit("the rows cannot be changed", update)["num_updated_rows"])
 
     def delete(self, where: str) -> int:
         self._refuse_unescaped_paths()
-        with self._committing("the rows cannot be deleted"):
-            return int(self._log.table.delete(where)["num_deleted_rows"] or 0)
+        return int(self._commit("the rows cannot be deleted", partial(self._log.table.delete, where))["num_deleted_rows"] or 0)
 
     def read(self, columns: Sequence[str], where: str) -> pa.Table:
         with Translated(self.path, "the table cannot be read"):
@@ -375,6 +364,26 @@ class DeltaLakeEngine(LoggedTable):
                 self._log.refresh()
             raise
 
+    def _commit(self, action: str, write: Callable[..., Any], *transactions: Transaction) -> Any:
+        """Make one commit, and return the result of `write`, or the commit's metrics if only the response to the commit was lost.
+
+        If a response of an object store is lost, deltalake repeats the request, and its own commit refuses the repetition. A mark
+        in the commit's information identifies the commit.
+        """
+        mark = str(uuid.uuid4())
+        try:
+            with Translated(self.path, action):
+                return write(
+                    commit_properties=CommitProperties(custom_metadata={_MARK: mark}, app_transactions=list(transactions) or None)
+                )
+        except StorageError:
+            with suppress(StorageError), Translated(self.path, action):
+                self._log.refresh()  # fails if the store is unavailable
+                for commit in self._log.table.history(_LATEST_COMMITS):
+                    if commit.get(_MARK) == mark:
+                        return commit.get("operationMetrics")
+            raise
+
     def _query(self, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
         # Not to_pyarrow_table(): it returns nulls for the columns of a table with column mapping, and rejects deletion vectors.
         names = ", ".join(map(quote_name, schema.names))
@@ -394,12 +403,9 @@ class DeltaLakeEngine(LoggedTable):
             self._fold(COMPACTION_STEPS)
             return
         self._refuse_unescaped_paths()
-        with self._committing("the table cannot be compacted"):
-            optimize = self._log.table.optimize
-            if cluster_by:
-                optimize.z_order(cluster_by)
-            else:
-                optimize.compact()
+        optimize = self._log.table.optimize
+        rewrite = partial(optimize.z_order, cluster_by) if cluster_by else optimize.compact
+        self._commit("the table cannot be compacted", rewrite)
 
     def fold(self) -> bool:
         if self._log.is_mapped or not self._log.may_have_vectors or not must_fold(self._log.snapshot):
@@ -445,10 +451,6 @@ def _copied(rows: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> It
             writer.write_batch(batch.cast(schema))
     with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
         yield reader
-
-
-def _remembering(app_id: str, version: int) -> CommitProperties:
-    return CommitProperties(app_transactions=[Transaction(app_id, version)])
 
 
 def _spark_type(field: Field) -> str:

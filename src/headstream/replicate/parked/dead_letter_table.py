@@ -75,4 +75,8 @@ class DeadLetterTable:
         remembered = CommitProperties(app_transactions=[Transaction(self._application, until)])
         make_parent(self._path)
         options = delta_options(self._path)
-        write_deltalake(str(self._path), rows, mode="append", commit_properties=remembered, storage_options=options)
+        try:
+            write_deltalake(str(self._path), rows, mode="append", commit_properties=remembered, storage_options=options)
+        except (DeltaError, OSError):  # only the response of an object store may be lost
+            if self._read_until() != until:
+                raise
