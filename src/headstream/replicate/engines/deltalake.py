@@ -367,8 +367,8 @@ class DeltaLakeEngine(LoggedTable):
     def _commit(self, action: str, write: Callable[..., Any], *transactions: Transaction) -> Any:
         """Make one commit, and return the result of `write`, or the commit's metrics if only the response to the commit was lost.
 
-        If a response of an object store is lost, deltalake repeats the request, and its own commit refuses the repetition. A mark
-        in the commit's information identifies the commit.
+        If an object store's response to a commit is lost, deltalake sends the commit again and fails, because the commit already
+        exists. The commit information has a mark, by which this method finds the commit.
         """
         mark = str(uuid.uuid4())
         try:
