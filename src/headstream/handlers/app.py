@@ -229,7 +229,8 @@ class App:
                 member = Member(handler, log, producer)
                 self._members.append(member)
                 self._open.push_async_callback(member.consumer.close, commit=False)  # also if a cancellation ends begin()
-                self._tasks.append(await member.begin())
+                await member.consumer.__aenter__()
+        self._tasks = [member.begin() for member in self._members]  # after all joins: a busy member releases no partitions
         if self._is_stopping:  # a signal arrived while the consumers were opened
             self.stop()
 

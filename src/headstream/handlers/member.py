@@ -51,9 +51,8 @@ class Member:
             handler.topic, decode=handler.signature.decode, **handler.options
         )
 
-    async def begin(self) -> asyncio.Task[None]:
-        """Open the consumer and return the task that calls the handler."""
-        await self.consumer.__aenter__()
+    def begin(self) -> asyncio.Task[None]:
+        """Return the task that calls the handler. The consumer must be open."""
         self._task = asyncio.create_task(self._run(), name=self.handler.signature.where)
         return self._task
 
